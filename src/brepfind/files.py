@@ -33,7 +33,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with aside.open("rb+") as file:
             os.fsync(file.fileno())
         aside.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
-        os.replace(aside, path)
+        aside.replace(path)
         _sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)
