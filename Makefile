@@ -1,0 +1,63 @@
+# brepfind: everything a person types. Each target does its own set-up; repeated, it installs nothing.
+# `make help` explains the targets (the text behind ## on their lines).
+
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(CURDIR)/$(VENV)/bin
+
+# DVC starts the stages with the `python` it finds first, so the environment's folder leads the path.
+export PATH := $(BIN):$(PATH)
+# Nobody is told that this runs: DVC's analytics are off in .dvc/config, MLflow's and others' here.
+export DO_NOT_TRACK := true
+export MLFLOW_DISABLE_TELEMETRY := true
+# DGL asks for its backend on its first import otherwise.
+export DGLBACKEND := pytorch
+
+.DEFAULT_GOAL := help
+.PHONY: help setup repro test test-all lint types format pretrain check-gpu ui clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+# One stamp for the whole set-up: it is older than the lock or the package's metadata when they change.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "brepfind needs Python 3.11: install it, or name it with make PYTHON=..."; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(VENV)/.installed ## create .venv with the exact versions of requirements.lock
+
+repro: setup ## run the pipeline: STEP files in, a trained, checked and evaluated model out
+	dvc repro
+
+ui: setup ## MLflow's page on http://127.0.0.1:5000, to read and compare runs
+	mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri sqlite:///$(CURDIR)/mlflow.db
+
+pretrain: setup ## train the encoder without captions and write data/pretrained/ (minutes)
+	PYTHONPATH=src python -m brepfind.training.pretrain
+
+test: setup ## the tests, the real `dvc repro` included (minutes)
+	python -m pytest -m "not slow"
+
+test-all: setup ## the tests, and the slow ones
+	python -m pytest
+
+lint: setup ## style and the rule that a room imports only from the rooms below it
+	ruff check .
+	ruff format --check .
+	lint-imports
+
+types: setup ## mypy
+	mypy
+
+format: setup ## put the code in the one format
+	ruff check --fix .
+	ruff format .
+
+check-gpu: setup ## two training steps on each GPU in fp32, bf16 and fp16; says so where there is none
+	PYTHONPATH=src python -m benchmarks.check_gpu
+
+clean: ## remove what runs and tests made; keeps .venv, raw data and the shipped checkpoint
+	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics .brepfind
