@@ -1,0 +1,1 @@
+"""The process group: rank order, gather with gradients, agreement, timeouts."""
