@@ -1,0 +1,1 @@
+"""RoPE, the BRepFormer encoder, the text tower and the dual encoder; torch on ``PartBatch``."""

@@ -1,0 +1,220 @@
+"""The dual encoder: parts and sentences into one space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from brepfind.errors import InputError
+from brepfind.graphs.batch import SIZE_FIELDS, PartBatch
+from brepfind.models.encoder import BrepEncoder
+from brepfind.models.norm import BatchNorm
+from brepfind.models.text import TextTower
+from brepfind.params import Section
+
+MAX_LOGIT_SCALE = math.log(100.0)
+INITIAL_LOGIT_SCALE = math.log(1 / 0.07)
+# A size so many standard deviations from the training parts' mean says no more than this one.
+_SIZE_LIMIT = 5.0
+
+FREEZABLE = ("surface_cnn", "curve_cnn", "features", "bias", "encoder")
+
+
+class DualConfig(Section):
+    """Settings of :class:`DualEncoder`."""
+
+    embed_dim: int = Field(description="width of the common space", ge=2)
+    size_features: bool = Field(
+        description="give the part's original size to its projection; the encoder's box forgets it"
+    )
+
+
+class PartEmbeddings(NamedTuple):
+    """``graph`` (B, dim) is the encoder's; ``projected`` (B, embed_dim) is not normalised."""
+
+    graph: Tensor
+    projected: Tensor
+
+
+class TextEmbeddings(NamedTuple):
+    """``pooled`` (B, D) is the tower's; ``projected`` (B, embed_dim) is not normalised."""
+
+    pooled: Tensor
+    projected: Tensor
+
+
+class DualOutput(NamedTuple):
+    """What a training step needs; ``scale`` is exp(logit_scale), float32.
+
+    A named tuple all the way down: DDP looks for tensors in tuples, not in dataclasses.
+    """
+
+    parts: PartEmbeddings
+    texts: TextEmbeddings
+    scale: Tensor
+
+
+class Projection(nn.Module):
+    """A norm, and a perceptron with one hidden layer, into the common space.
+
+    Args:
+        width: of what comes from the tower; it is layer-normalised.
+        extra: columns that join after the norm, standardised already.
+        embed_dim: of the result.
+    """
+
+    def __init__(self, width: int, extra: int, embed_dim: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.hidden = nn.Linear(width + extra, 2 * embed_dim)
+        self.out = nn.Linear(2 * embed_dim, embed_dim)
+
+    def forward(self, x: Tensor, extra: Tensor | None = None) -> Tensor:
+        """Args: x: (B, width). extra: (B, extra) or None. Returns (B, embed_dim)."""
+        x = self.norm(x)
+        if extra is not None:
+            x = torch.cat((x, extra.to(x.dtype)), dim=-1)
+        return self.out(nn.functional.gelu(self.hidden(x)))
+
+
+class DualEncoder(nn.Module):
+    """A BRepFormer tower, a text tower, and a projection of each into one space.
+
+    Args:
+        encoder, text: the towers.
+        embed_dim, size_features: see :class:`DualConfig`.
+        seed: of the projections' initial weights; the global random state is left as it was.
+
+    Buffers ``size_mean`` and ``size_std`` standardise the size features; they are 0 and 1 until
+    :meth:`set_size_statistics` takes them from the training parts.
+    """
+
+    size_mean: Tensor
+    size_std: Tensor
+
+    def __init__(
+        self,
+        encoder: BrepEncoder,
+        text: TextTower,
+        embed_dim: int,
+        size_features: bool,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.text = text
+        self.size_features = size_features
+        columns = len(SIZE_FIELDS)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.part_projection = Projection(
+                encoder.config.dim, columns if size_features else 0, embed_dim
+            )
+            self.text_projection = Projection(text.dim, 0, embed_dim)
+        self.logit_scale = nn.Parameter(torch.tensor(INITIAL_LOGIT_SCALE))
+        self.register_buffer("size_mean", torch.zeros(columns))
+        self.register_buffer("size_std", torch.ones(columns))
+
+    def embed_parts(self, batch: PartBatch) -> PartEmbeddings:
+        """Parts into the common space."""
+        graph = self.encoder(batch).graph
+        size = None
+        if self.size_features:
+            size = ((batch.size - self.size_mean) / self.size_std).clamp(-_SIZE_LIMIT, _SIZE_LIMIT)
+        return PartEmbeddings(graph, self.part_projection(graph, size))
+
+    def embed_texts(self, hidden: Tensor, mask: Tensor) -> TextEmbeddings:
+        """Sentences into the common space, from what ``text.lower`` gave."""
+        pooled = self.text.upper(hidden, mask)
+        return TextEmbeddings(pooled, self.text_projection(pooled))
+
+    def forward(self, batch: PartBatch, hidden: Tensor, mask: Tensor) -> DualOutput:
+        """Both towers in one call, so that every parameter is in the graph DDP sees."""
+        return DualOutput(
+            self.embed_parts(batch),
+            self.embed_texts(hidden, mask),
+            self.logit_scale.float().exp(),
+        )
+
+    @torch.no_grad()
+    def clamp_logit_scale(self) -> None:
+        """Keep exp(logit_scale) within 1 and 100; call it after every optimizer step."""
+        self.logit_scale.clamp_(0.0, MAX_LOGIT_SCALE)
+
+    @torch.no_grad()
+    def set_size_statistics(self, sizes: Tensor) -> None:
+        """Take mean and standard deviation from the training parts' sizes (N, 5).
+
+        A column that does not vary is only centred.
+        """
+        assert sizes.dim() == 2 and sizes.shape[1] == len(SIZE_FIELDS) and len(sizes) > 0
+        std = sizes.double().std(0, correction=0)
+        self.size_mean.copy_(sizes.double().mean(0))
+        self.size_std.copy_(torch.where(std > 1e-6, std, 1.0))
+
+    def freeze(self, names: Sequence[str]) -> None:
+        """Stop parts of the encoder from learning, statistics included.
+
+        Args:
+            names: of ``FREEZABLE``: the surface CNN, the curve CNN, all face features, all of the
+                attention bias, or the whole encoder.
+
+        Raises:
+            InputError: for another name.
+        """
+        encoder = self.encoder
+        parts: dict[str, nn.Module] = {
+            "surface_cnn": encoder.graph_node_feature.surf_encoder,
+            "curve_cnn": encoder.graph_attn_bias.curv_encoder,
+            "features": encoder.graph_node_feature,
+            "bias": encoder.graph_attn_bias,
+            "encoder": encoder,
+        }
+        for name in names:
+            if name not in parts:
+                raise InputError(f"freeze: {name!r} is not one of {', '.join(FREEZABLE)}")
+            parts[name].requires_grad_(False)
+            for module in parts[name].modules():
+                if isinstance(module, BatchNorm):
+                    module.frozen = True
+
+
+@torch.no_grad()
+def calibrate_batch_norm(encoder: BrepEncoder, batches: Iterable[PartBatch]) -> int:
+    """Set the running statistics of a new encoder to the mean over some batches.
+
+    An encoder that starts from random weights with its statistics frozen at 0 and 1 would feed
+    angles in degrees straight into its attention. Needs batches with grids, not cached features.
+
+    Returns:
+        How many batches were seen.
+
+    Raises:
+        InputError: if there was none.
+    """
+    norms = [module for module in encoder.modules() if isinstance(module, BatchNorm)]
+    kept = [(norm.momentum, norm.frozen) for norm in norms]
+    training = encoder.training
+    # Dropout stays off: the statistics are those of inference.
+    encoder.eval()
+    seen = 0
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum, norm.frozen = None, False
+        norm.train()
+    try:
+        for batch in batches:
+            encoder(batch)
+            seen += 1
+    finally:
+        for norm, (momentum, frozen) in zip(norms, kept, strict=True):
+            norm.momentum, norm.frozen = momentum, frozen
+        encoder.train(training)
+    if seen == 0:
+        raise InputError("no batch to take BatchNorm statistics from")
+    return seen
