@@ -1,7 +1,6 @@
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from brepfind.models.rope import rope_tables, rotate
 
@@ -25,19 +24,6 @@ def test_real_tables_are_the_complex_one_in_both_directions(head_dim: int) -> No
     (gradient,) = torch.autograd.grad(ours, x, out_gradient)
     (expected,) = torch.autograd.grad(theirs, x, out_gradient)
     torch.testing.assert_close(gradient, expected, atol=1e-6, rtol=0)
-
-
-def test_forward_mode_is_the_complex_one_too() -> None:
-    cos, sin = rope_tables(8, positions=5)
-    x, tangent = torch.randn(5, 2, 8), torch.randn(5, 2, 8)
-    table = torch.complex(cos, sin)[:, None]
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(x, tangent)
-        ours = forward_ad.unpack_dual(rotate(dual, cos[:, None], sin[:, None]))
-        theirs = forward_ad.unpack_dual(_rotate_complex(dual, table))
-    torch.testing.assert_close(ours.tangent, theirs.tangent, atol=1e-6, rtol=0)
-    # A rotation is linear: it moves a tangent as it moves a vector.
-    torch.testing.assert_close(ours.tangent, rotate(tangent, cos[:, None], sin[:, None]))
 
 
 def test_pairs_are_neighbours_not_halves() -> None:
