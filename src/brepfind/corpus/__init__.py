@@ -1,0 +1,1 @@
+"""Parts and their captions: the generated sample, the user's own folder, manifests and splits."""
