@@ -1,0 +1,1 @@
+"""The contrastive loss, the guarded step, the loop and resume."""

@@ -1,0 +1,178 @@
+"""What frozen parts give for each part and caption: computed once, kept on disk.
+
+The surface CNN alone costs milliseconds a face, the lower layers of the text tower as much a
+caption; frozen, they give the same every epoch and in every run with the same weights. The folder
+of a set of features is named after everything it follows from, so it cannot be stale.
+
+The ranks of a machine share the work and then read each other's pieces from the disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from brepfind.cad.arrays import FEATURE_VERSION
+from brepfind.distributed.group import Group
+from brepfind.errors import CheckFailed
+from brepfind.files import digest
+from brepfind.graphs.dataset import PartReader
+from brepfind.graphs.dgl_graph import tensor
+from brepfind.log import get_logger
+from brepfind.models.dual import DualEncoder
+from brepfind.models.text import TextTower
+from brepfind.training.ragged import Ragged, write_ragged
+
+log = get_logger(__name__)
+
+# Captions that pass together. The cut must not depend on the number of ranks: padding changes the
+# last bits.
+_CAPTIONS_AT_ONCE = 64
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of named tensors: names, dtypes, shapes and bytes."""
+    total = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        total.update(
+            value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        )
+    return total.hexdigest()
+
+
+def part_features(
+    dual: DualEncoder, reader: PartReader, ids: Sequence[str], group: Group, folder: Path
+) -> tuple[Ragged | None, Ragged | None]:
+    """Features of frozen CNNs for every part, or None for a CNN that learns.
+
+    Returns:
+        Columns ``surface`` (faces, dim/2) and ``curve`` (edges, heads) by number in ``ids``.
+    """
+    surface_cnn, curve_cnn = dual.encoder.cnns()
+    contents = [reader.store.content(model_id) for model_id in ids]
+
+    def surface(number: int) -> Tensor:
+        grid = tensor(reader.store.load(ids[number]).face_grid).permute(0, 3, 1, 2)
+        return dual.encoder.encode_surfaces(grid.to(group.device).contiguous()).cpu()
+
+    def curve(number: int) -> Tensor:
+        grid = tensor(reader.store.load(ids[number]).edge_grid).permute(0, 2, 1)
+        if not len(grid):
+            return torch.zeros(0, dual.encoder.config.heads)
+        return dual.encoder.encode_curves(grid.to(group.device).contiguous()).cpu()
+
+    found: list[Ragged | None] = []
+    for name, cnn, compute in (("surface", surface_cnn, surface), ("curve", curve_cnn, curve)):
+        if is_frozen(cnn):
+            key = digest([name, FEATURE_VERSION, tensors_digest(cnn.state_dict()), contents])
+            found.append(_kept(folder / f"{name}-{key[:24]}", name, len(ids), compute, group))
+        else:
+            found.append(None)
+    return found[0], found[1]
+
+
+def caption_features(
+    tower: TextTower, captions: Sequence[str], group: Group, folder: Path
+) -> Ragged:
+    """What ``tower.lower`` gives for every caption: column ``hidden`` (tokens, h), by number."""
+    frozen = {
+        name: value
+        for name, value in tower.state_dict(keep_vars=True).items()
+        if not getattr(value, "requires_grad", False)
+    }
+    key = digest(
+        [tower.name, tower.train_mode, tower.max_tokens, tensors_digest(frozen), list(captions)]
+    )
+    chunks = range(0, len(captions), _CAPTIONS_AT_ONCE)
+    folder = folder / f"text-{key[:24]}"
+
+    def hidden(chunk: int) -> list[Tensor]:
+        texts = captions[chunks[chunk] : chunks[chunk] + _CAPTIONS_AT_ONCE]
+        tokens = tower.tokenize(texts)
+        moved = tokens._replace(ids=tokens.ids.to(group.device), mask=tokens.mask.to(group.device))
+        rows = tower.lower(moved).cpu()
+        lengths = tokens.mask.sum(1).tolist() if rows.shape[1] > 1 else [1] * len(rows)
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+
+    done: dict[int, list[Tensor]] = {}
+
+    def one(number: int) -> Tensor:
+        chunk = number // _CAPTIONS_AT_ONCE
+        if chunk not in done:
+            done.clear()
+            done[chunk] = hidden(chunk)
+        return done[chunk][number % _CAPTIONS_AT_ONCE]
+
+    # Whole chunks go to one rank, which then does not repeat another's work.
+    return _kept(folder, "hidden", len(captions), one, group, run=_CAPTIONS_AT_ONCE)
+
+
+def is_frozen(module: nn.Module) -> bool:
+    """Whether nothing in it learns and no statistic of it moves."""
+    return not any(p.requires_grad for p in module.parameters()) and all(
+        getattr(child, "frozen", True) for child in module.modules()
+    )
+
+
+def _kept(
+    folder: Path,
+    column: str,
+    count: int,
+    compute: Callable[[int], Tensor],
+    group: Group,
+    run: int = 1,
+) -> Ragged:
+    """The features in ``folder``; if it has none, this machine's ranks compute a piece each."""
+    pieces = _complete(folder)
+    # Decided by all: a rank that saw the last piece just appear must not skip the barrier.
+    if not group.all(bool(pieces), f"look for kept {column}"):
+        mine = _mine(count, group.local_rank, group.local_world, run)
+        rows = []
+        with torch.no_grad():
+            for number in mine:
+                group.watch.beat(f"compute {column}")
+                rows.append(compute(number))
+                if not torch.isfinite(rows[-1]).all():
+                    raise CheckFailed(f"the {column} features of entry {number} are not finite")
+        name = f"{group.local_rank:04d}-of-{group.local_world:04d}.safetensors"
+        write_ragged(folder / name, {column: rows})
+        group.barrier(f"compute {column}")
+        if group.local_rank == 0:
+            log.info("computed %s features of %d entries into %s", column, count, folder)
+        pieces = _complete(folder)
+    return Ragged(pieces) if run == 1 else _Runs(pieces, run)
+
+
+class _Runs(Ragged):
+    """Entries dealt to the pieces in runs: run r lies in piece r % n."""
+
+    def __init__(self, pieces: Sequence[Path], run: int) -> None:
+        super().__init__(pieces)
+        self._run = run
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "_run": self._run}
+
+    def entry(self, column: str, number: int) -> Tensor:
+        chunk, within = divmod(number, self._run)
+        n = len(self._paths)
+        return super().entry(column, (chunk // n * self._run + within) * n + chunk % n)
+
+
+def _mine(count: int, rank: int, world: int, run: int) -> list[int]:
+    return [number for number in range(count) if number // run % world == rank]
+
+
+def _complete(folder: Path) -> list[Path]:
+    """The pieces of a set that is whole, of however many ranks; none if there is none."""
+    for first in sorted(folder.glob("0000-of-*.safetensors")):
+        total = int(first.name[8:12])
+        pieces = [folder / f"{n:04d}-of-{total:04d}.safetensors" for n in range(total)]
+        if all(piece.exists() for piece in pieces):
+            return pieces
+    return []
