@@ -1,0 +1,1 @@
+"""From a STEP file to plain arrays: read, check, sample; each file kept from the next."""
