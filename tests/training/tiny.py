@@ -112,7 +112,6 @@ def part(kind: int, size: int, seed: int) -> PartArrays:
             volume=length**3,
             area=length**2,
             solids=1,
-            signature=np.array([float(kind), float(size), float(seed)]),
         ),
     )
 
