@@ -70,13 +70,14 @@ def integrate(part: Topology, outline: Boundary) -> Moments:
     """Moments of all faces."""
     kind = part.surfaces.kind[part.face_surface]
     n = part.n_faces
-    # Sums per face: area; x, y, z; xx, yy, zz, xy, xz, yz; flux; normal x, y, z. First about the
-    # surface's own frame.
+    # Sums per face: area; x, y, z; xx, yy, zz, xy, xz, yz; flux; normal x, y, z. First about a
+    # frame of the face's own.
     sums = np.zeros((n, 14))
     _flat(part, outline, kind, sums)
     _round(part, outline, kind, sums)
-    origin = _origin(part, outline)
-    first, second, flux, normal = _into_space(part, sums, origin)
+    origin = _origin(part)
+    frame, centre = _frames(part, outline, kind)
+    first, second, flux, normal = _into_space(sums, frame, centre - origin)
     area = sums[:, 0].copy()
     rows = np.flatnonzero(kind > s.TORUS)
     if rows.size:
@@ -103,13 +104,31 @@ def integrate(part: Topology, outline: Boundary) -> Moments:
     )
 
 
-def _origin(part: Topology, outline: Boundary) -> Floats:
+def _origin(part: Topology) -> Floats:
     """A point among the curves, so that moments are taken near the part."""
     usable = np.flatnonzero(part.edge_curve >= 0)
     if not usable.size:
         return part.surfaces.origin[part.face_surface[0]]
     points, _ = part.curves.evaluate(part.edge_curve[usable], part.edge_range[usable].mean(axis=1))
     return (points.min(axis=0) + points.max(axis=0)) / 2
+
+
+def _frames(part: Topology, outline: Boundary, kind: NDArray[np.uint8]) -> tuple[Floats, Floats]:
+    """Axes (F, 3, 3) and origins (F, 3) that put the middle of each face at u = 0.
+
+    Outlines close only within tolerance. An antiderivative that vanishes in the middle of the face
+    keeps what such a gap adds small; far from it, the gap would be multiplied by the distance.
+    """
+    row = part.face_surface
+    table = part.surfaces
+    x, y, z, origin = table.x[row], table.y[row], table.z[row], table.origin[row]
+    middle = outline.box.reshape(-1, 2, 2).mean(axis=2)
+    flat = (kind == s.PLANE)[:, None]
+    cos, sin = np.cos(middle[:, :1]), np.sin(middle[:, :1])
+    frame = np.stack(
+        [np.where(flat, x, cos * x + sin * y), np.where(flat, y, cos * y - sin * x), z], axis=1
+    )
+    return frame, origin + np.where(flat, middle[:, :1] * x + middle[:, 1:] * y, 0.0)
 
 
 def _sum(face: Ints, values: list[Floats], n: int) -> Floats:
@@ -121,7 +140,8 @@ def _flat(part: Topology, outline: Boundary, kind: NDArray[np.uint8], sums: Floa
     if not at.size:
         return
     face, dv = outline.node_face[at], outline.node_dv[at]
-    u, v = outline.node_uv[at].T
+    middle = outline.box.reshape(-1, 2, 2).mean(axis=2)
+    u, v = (outline.node_uv[at] - middle[face]).T
     udv = u * dv
     uudv = u * udv / 2
     got = _sum(face, [udv, uudv, udv * v, u * uudv * (2 / 3), udv * v * v, uudv * v], len(sums))
@@ -142,6 +162,7 @@ def _round(part: Topology, outline: Boundary, kind: NDArray[np.uint8], sums: Flo
         return
     face, dv = outline.node_face[at], outline.node_dv[at]
     u, v = outline.node_uv[at].T
+    u = u - outline.box[:, :2].mean(axis=1)[face]
     surface = part.face_surface[face]
     radius, d_radius, height, d_height = part.surfaces.profile(surface, v)
     # The nappe of a cone, or the side of a spindle torus: the sign of the radius within the face.
@@ -155,6 +176,7 @@ def _round(part: Topology, outline: Boundary, kind: NDArray[np.uint8], sums: Flo
     r = radius
     m = np.hypot(d_radius, d_height) * nappe[face]
     cos, sin = np.cos(u), np.sin(u)
+    fall = 1 - cos
     rm = r * m * dv
     rrm = r * rm
     rrrm = r * rrm
@@ -163,29 +185,32 @@ def _round(part: Topology, outline: Boundary, kind: NDArray[np.uint8], sums: Flo
     values = [
         u * rm,
         sin * rrm,
-        -cos * rrm,
+        fall * rrm,
         u * height * rm,
         (u + sin * cos) / 2 * rrrm,
         (u - sin * cos) / 2 * rrrm,
         u * height * height * rm,
         sin * sin / 2 * rrrm,
         sin * height * rrm,
-        -cos * height * rrm,
+        fall * height * rrm,
         u * (r * out + height * axis),
         sin * out,
-        -cos * out,
+        fall * out,
         u * axis,
     ]
     sums += _sum(face, values, len(sums))
 
 
 def _into_space(
-    part: Topology, sums: Floats, origin: Floats
+    sums: Floats, frame: Floats, shift: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Sums about the surfaces' own frames, moved about ``origin`` in the part's coordinates."""
-    row = part.face_surface
-    frame = np.stack([part.surfaces.x[row], part.surfaces.y[row], part.surfaces.z[row]], axis=1)
-    shift = part.surfaces.origin[row] - origin
+    """Sums about faces' own frames, turned into the part's axes and about its origin.
+
+    Args:
+        sums: (F, 14), as :func:`integrate` has them.
+        frame: (F, 3, 3), axes as rows.
+        shift: (F, 3), from the part's origin to that of each frame.
+    """
     area = sums[:, 0]
     local = np.empty((len(sums), 3, 3))
     for k, (i, j) in enumerate(_PAIRS):

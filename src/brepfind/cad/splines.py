@@ -54,7 +54,7 @@ def axis(degree: int, knots: Floats, multiplicities: Ints, periodic: bool) -> Ax
     origin = int(-turns[0]) * n_poles
     n = n_poles + before
     flat = long[origin - before : origin - before + n + degree + 1]
-    return Axis(degree, flat, (np.arange(n) - degree) % n_poles, start, stop, period)
+    return Axis(degree, flat, np.arange(n) % n_poles, start, stop, period)
 
 
 class AxisGroup:

@@ -208,7 +208,10 @@ class Surfaces:
             return self.breaks(int(self.basis[row]), box)
         if kind in (BEZIER, BSPLINE):
             along_u, along_v, _ = self.table.splines[row]
-            return spline_breaks(along_u, u0, u1), spline_breaks(along_v, v0, v1)
+            return (
+                _finer(spline_breaks(along_u, u0, u1), along_u.degree),
+                _finer(spline_breaks(along_v, v0, v1), along_v.degree),
+            )
         if kind == EXTRUSION:
             return self._curve_breaks(row, u0, u1), np.array([v0, v1])
         if kind == REVOLUTION:
@@ -219,7 +222,16 @@ class Surfaces:
         curve = int(self.basis[row])
         if self.curves.kind[curve] in (2, 3):
             return _turns(first, last)
-        return self.curves.breaks(curve, first, last)
+        return _finer(self.curves.breaks(curve, first, last), 3)
+
+
+def _finer(breaks: Floats, degree: int) -> Floats:
+    """At least three cells where the surface is not straight: one span may hold a sharp bend."""
+    if degree == 1 or len(breaks) > 3:
+        return breaks
+    parts = 3 if len(breaks) == 2 else 2
+    steps = np.linspace(0, 1, parts + 1)[:-1]
+    return np.append((breaks[:-1, None] + np.diff(breaks)[:, None] * steps).ravel(), breaks[-1])
 
 
 def _turns(first: float, last: float) -> Floats:
