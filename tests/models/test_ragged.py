@@ -3,11 +3,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brepfind.models.ragged import Layout, cut_groups
+from brepfind.models.ragged import Layout, cut_groups, owners_of, starts_of
 
 
-def _cost(groups: list[list[int]], sizes: list[int], group_cost: int) -> int:
-    return sum(len(g) * max(sizes[i] for i in g) ** 2 + group_cost for g in groups)
+def _cost(groups: list[list[int]], sizes: list[int], group_cost: int, token_cost: int = 0) -> int:
+    longest = [max(sizes[i] for i in group) for group in groups]
+    cells = [len(g) * n * (n + token_cost) for g, n in zip(groups, longest, strict=True)]
+    return sum(cells) + group_cost * len(groups)
 
 
 @pytest.mark.parametrize(
@@ -25,15 +27,20 @@ def test_groups_worked_by_hand(
     assert cut_groups(sizes, group_cost) == expected
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=9), st.integers(0, 400))
-def test_no_cut_of_the_sorted_sizes_is_cheaper(sizes: list[int], group_cost: int) -> None:
-    groups = cut_groups(sizes, group_cost)
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=9), st.integers(0, 400), st.integers(0, 50)
+)
+def test_no_cut_of_the_sorted_sizes_is_cheaper(
+    sizes: list[int], group_cost: int, token_cost: int
+) -> None:
+    groups = cut_groups(sizes, group_cost, token_cost)
     assert sorted(i for group in groups for i in group) == list(range(len(sizes)))
     order = sorted(range(len(sizes)), key=lambda i: sizes[i])
     cheapest = min(
-        _cost(_cut(order, cuts), sizes, group_cost) for cuts in range(2 ** (len(sizes) - 1))
+        _cost(_cut(order, cuts), sizes, group_cost, token_cost)
+        for cuts in range(2 ** (len(sizes) - 1))
     )
-    assert _cost(groups, sizes, group_cost) == cheapest
+    assert _cost(groups, sizes, group_cost, token_cost) == cheapest
 
 
 def _cut(order: list[int], cuts: int) -> list[list[int]]:
@@ -55,20 +62,25 @@ def test_one_large_part_does_not_pad_sixty_small_ones() -> None:
 
 
 def test_layout_worked_by_hand() -> None:
-    layout = Layout.of(torch.tensor([2, 1, 2]), torch.tensor([2, 0, 4]))
-    assert layout.face_starts.tolist() == [0, 2, 3]
-    assert layout.edge_starts.tolist() == [0, 2, 2]
-    assert layout.pair_starts.tolist() == [0, 4, 5]
-    assert layout.token_rows.tolist() == [0, 3, 5]
-    assert layout.face_rows.tolist() == [1, 2, 4, 6, 7]
-    assert layout.positions.tolist() == [0, 1, 2, 0, 1, 0, 1, 2]
-    assert layout.part_of_edge.tolist() == [0, 0, 2, 2, 2, 2]
-    assert layout.part_of_pair.tolist() == [0, 0, 0, 0, 1, 2, 2, 2, 2]
+    layout = Layout.of(torch.tensor([2, 1, 2]))
+    # One group of three, padded to two faces; the part of one face comes first.
+    (group,) = layout.groups
+    assert (group.counts, group.length, group.start, group.end) == ((1, 2, 2), 3, 0, 9)
+    assert group.pair_slices == ((4, 1), (0, 2), (5, 2))
+    assert layout.counts == (2, 1, 2)
+    assert layout.token_rows.tolist() == [3, 0, 6]
+    assert layout.face_rows.tolist() == [4, 5, 1, 7, 8]
+    assert layout.sources.tolist() == [0, 3, 0, 0, 1, 2, 0, 4, 5]
+    assert layout.positions.tolist() == [0, 1, 2] * 3
+    assert starts_of(torch.tensor([2, 0, 4])).tolist() == [0, 2, 2]
+    assert owners_of(torch.tensor([2, 0, 4]), 6).tolist() == [0, 0, 2, 2, 2, 2]
 
 
-def test_padding_and_back_is_the_identity() -> None:
-    layout = Layout.of(torch.tensor([3, 50, 1, 4, 50]), torch.zeros(5, dtype=torch.int64))
-    assert len(layout.groups) > 1
-    x = torch.arange(108 + 5)
-    padded = torch.cat([x[group.tokens].flatten() for group in layout.groups])
-    assert torch.equal(padded[layout.unpad], x)
+def test_in_and_out_of_the_groups_is_the_identity() -> None:
+    layout = Layout.of(torch.tensor([3, 250, 1, 4, 250]))
+    assert [group.counts for group in layout.groups] == [(1, 3, 4), (250, 250)]
+    faces = torch.randn(508, 2)
+    token = torch.randn(1, 2)
+    flat = layout.with_token(token, faces)
+    assert torch.equal(flat[layout.face_rows], faces)
+    assert torch.equal(flat[layout.token_rows], token.expand(5, 2))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from brepfind.errors import InputError
 from brepfind.graphs.batch import SIZE_FIELDS, PartBatch
 from brepfind.models.encoder import BrepEncoder
+from brepfind.models.linear import Linear
 from brepfind.models.norm import BatchNorm
 from brepfind.models.text import TextTower
 from brepfind.params import Section
@@ -71,8 +72,8 @@ class Projection(nn.Module):
     def __init__(self, width: int, extra: int, embed_dim: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.hidden = nn.Linear(width + extra, 2 * embed_dim)
-        self.out = nn.Linear(2 * embed_dim, embed_dim)
+        self.hidden = Linear(width + extra, 2 * embed_dim)
+        self.out = Linear(2 * embed_dim, embed_dim)
 
     def forward(self, x: Tensor, extra: Tensor | None = None) -> Tensor:
         """Args: x: (B, width). extra: (B, extra) or None. Returns (B, embed_dim)."""

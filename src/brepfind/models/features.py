@@ -6,15 +6,16 @@ are those of ``PartBatch``; H heads, M live face pairs (those that may attend to
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from brepfind.graphs.batch import MAX_PATH, PartBatch
+from brepfind.models.grid_cnn import GridCNN
+from brepfind.models.linear import Linear, linear
 from brepfind.models.norm import BatchNorm
-from brepfind.models.ragged import Layout
+from brepfind.models.pairs import ScalarEncoder, Walks, pad_bias, pair_rows
+from brepfind.models.ragged import Layout, owners_of, starts_of
 from brepfind.models.rope import at_least_float32
 
 N_FACE_TYPES = 9
@@ -25,39 +26,7 @@ CURVE_CHANNELS = 12
 HOP_ROWS = 64  # rows of the hop embedding; row 0 is padding, row h + 1 is h hops
 PATH_MATRICES = 64  # matrices stored in edge_dis_encoder; MAX_PATH of them are read
 MAX_HOPS = 32  # faces so many hops apart, or more, do not see each other
-_CNN_WIDTHS = (64, 128, 256)
 _NODE_CAT_WIDTH = 64
-
-
-class GridCNN(nn.Module):
-    """Three 3-wide convolutions, the mean over the grid, one linear layer; in 1 or 2 dimensions.
-
-    Args:
-        dims: 1 for curves (N, channels, G), 2 for surfaces (N, channels, G, G).
-        channels: of the input.
-        width: of the output (N, width).
-    """
-
-    def __init__(self, dims: Literal[1, 2], channels: int, width: int) -> None:
-        super().__init__()
-        conv = nn.Conv1d if dims == 1 else nn.Conv2d
-        self.dims = dims
-        before = channels
-        for number, after in enumerate(_CNN_WIDTHS, start=1):
-            block = nn.Sequential(
-                conv(before, after, kernel_size=3, padding=1, bias=False), BatchNorm(after)
-            )
-            self.add_module(f"conv{number}", block)
-            before = after
-        self.fc = nn.Sequential(nn.Linear(before, width, bias=False), BatchNorm(width))
-
-    def forward(self, grid: Tensor) -> Tensor:
-        """Args: grid: (N, channels, G) or (N, channels, G, G). Returns (N, width)."""
-        x = grid
-        for block in (self.conv1, self.conv2, self.conv3):
-            assert isinstance(block, nn.Module)
-            x = functional.leaky_relu(_conv_norm(x, block), inplace=True)
-        return self.fc(x.flatten(2).mean(2))
 
 
 class TwoLayer(nn.Module):
@@ -65,15 +34,27 @@ class TwoLayer(nn.Module):
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
-        self.linear1 = nn.Linear(inputs, width, bias=False)
+        self.linear1 = Linear(inputs, width, bias=False)
         self.bn1 = BatchNorm(width)
-        self.linear2 = nn.Linear(width, width, bias=False)
+        self.linear2 = Linear(width, width, bias=False)
         self.bn2 = BatchNorm(width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Args: x: (N, inputs). Returns (N, width)."""
         x = torch.relu_(self.bn1(self.linear1(x)))
         return torch.relu_(self.bn2(self.linear2(x)))
+
+    def uses_batch(self, rows: int) -> bool:
+        """Whether either norm would use the statistics of a batch of so many rows."""
+        return self.bn1.uses_batch(rows) or self.bn2.uses_batch(rows)
+
+    def fixed(self) -> ScalarEncoder:
+        """The encoder of a single number, with its running statistics, in full precision."""
+        scale1, shift1 = self.bn1.affine()
+        scale2, shift2 = self.bn2.affine()
+        weight1 = self.linear1.weight[:, 0]
+        parts = (weight1, scale1, shift1, self.linear2.weight, scale2, shift2)
+        return ScalarEncoder(*map(at_least_float32, parts))
 
 
 class FaceFeatures(nn.Module):
@@ -111,7 +92,7 @@ class _Perceptron(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.linears = nn.ModuleList(
-            (nn.Linear(width, _NODE_CAT_WIDTH), nn.Linear(_NODE_CAT_WIDTH, width))
+            (Linear(width, _NODE_CAT_WIDTH), Linear(_NODE_CAT_WIDTH, width))
         )
         self.batch_norms = nn.ModuleList((BatchNorm(_NODE_CAT_WIDTH),))
 
@@ -123,7 +104,7 @@ class _Perceptron(nn.Module):
 class _Projection(nn.Module):
     def __init__(self, dim: int, width: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(dim, width)
+        self.linear = Linear(dim, width)
 
 
 class EdgeWithFaces(nn.Module):
@@ -167,17 +148,33 @@ class PairBias(nn.Module):
         """Args: faces: (F, dim), the face tokens.
 
         Returns:
-            One (b, H, L, L) per group of ``layout``, minus infinity where a query may not look.
+            One (b, H, L, L) per group of ``layout``, float32 (float64 for a float64 model), minus
+            infinity where a query may not look.
         """
-        seen = (batch.hops >= 0) & (batch.hops < MAX_HOPS)
-        live = seen.nonzero().squeeze(1)
-        hops = batch.hops[live]
-        bias = self.shortest_distance_encoder(hops + 1)
-        bias = bias + self.angle_encoder(batch.angle[live, None] + 1)
-        bias = bias + self.centroid_distance_encoder(batch.distance[live, None])
-        path = batch.path[live, :MAX_PATH]
-        if batch.edge_src.numel() == 0 or path.numel() == 0:
-            bias = bias + zero_term(
+        table, walks = self._table(batch, faces)
+        hops = (batch.hops + 1).clamp(0, HOP_ROWS - 1)
+        hop_table = at_least_float32(self.shortest_distance_encoder.weight)
+        scalars = [
+            (batch.angle + 1, self.angle_encoder),
+            (batch.distance, self.centroid_distance_encoder),
+        ]
+        if any(encoder.uses_batch(len(x)) for x, encoder in scalars):
+            # Statistics of the batch need all pairs at once: this is how pretraining runs.
+            rows = pair_rows(hops, hop_table, [], table, walks)
+            for x, encoder in scalars:
+                rows = rows + encoder(x[:, None])
+        else:
+            fixed = [(x.to(table.dtype), encoder.fixed()) for x, encoder in scalars]
+            rows = pair_rows(hops, hop_table, fixed, table, walks)
+        blocked = (batch.hops < 0) | (batch.hops >= MAX_HOPS)
+        return pad_bias(rows, self.graph_token_virtual_distance.weight, blocked, layout)
+
+    def _table(self, batch: PartBatch, faces: Tensor) -> tuple[Tensor, Walks]:
+        """Every edge times every step's matrix, (E * S, H), and the rows that each path adds up."""
+        path = batch.path[:, :MAX_PATH]
+        steps = path.shape[1]
+        if batch.edge_src.numel() == 0 or steps == 0:
+            nothing = faces.new_zeros(1, self.heads) + zero_term(
                 self.curv_encoder,
                 self.edge_type_encoder,
                 self.edge_length_encoder,
@@ -185,15 +182,19 @@ class PairBias(nn.Module):
                 self.edge_dis_encoder,
                 self.node_cat,
             )
-        else:
-            edges = self._edges(batch, faces, layout)
-            shift = layout.edge_starts[layout.part_of_pair[live]]
-            bias = bias + self._along_paths(edges, path, shift) / hops.clamp(1, MAX_PATH)[:, None]
-        row_of_pair = torch.full_like(batch.hops, len(live) + 1)
-        row_of_pair[live] = torch.arange(len(live), device=live.device)
-        return layout.pad_bias(bias, self.graph_token_virtual_distance.weight, row_of_pair)
+            empty = torch.full((len(path), 1), -1, device=path.device)
+            return at_least_float32(nothing), Walks.of(empty, empty.to(nothing.dtype), 1)
+        edges = self._edges(batch, faces)
+        matrices = self.edge_dis_encoder.weight.view(-1, self.heads, self.heads)[:steps]
+        weight = matrices.transpose(1, 2).reshape(steps * self.heads, self.heads)
+        table = at_least_float32(linear(edges, weight)).view(-1, self.heads)
+        shift = starts_of(batch.edge_counts)[owners_of(batch.face_counts**2, len(path))]
+        places = torch.arange(steps, device=path.device)
+        rows = ((path + shift[:, None]) * steps + places).masked_fill(path < 0, -1)
+        share = 1.0 / batch.hops.clamp(1, MAX_PATH)[:, None].to(table.dtype)
+        return table, Walks.of(rows, share.expand(-1, steps), len(table))
 
-    def _edges(self, batch: PartBatch, faces: Tensor, layout: Layout) -> Tensor:
+    def _edges(self, batch: PartBatch, faces: Tensor) -> Tensor:
         if batch.edge_curve is not None:
             curve = batch.edge_curve + zero_term(self.curv_encoder)
         else:
@@ -205,24 +206,8 @@ class PairBias(nn.Module):
             + self.edge_length_encoder(batch.edge_length[:, None])
             + self.edge_convexity_encoder(batch.edge_convexity)
         )
-        shift = layout.face_starts[layout.part_of_edge]
+        shift = starts_of(batch.face_counts)[owners_of(batch.edge_counts, len(batch.edge_src))]
         return self.node_cat(edges, faces, batch.edge_src + shift, batch.edge_dst + shift)
-
-    def _along_paths(self, edges: Tensor, path: Tensor, shift: Tensor) -> Tensor:
-        """Sum over each pair's path of ``edge @ matrix of the step``; (M, H).
-
-        Every edge is multiplied by every step's matrix first (E x S x H numbers), so that a pair
-        only adds up rows; gathering the edges of all paths before the product needs M x S x H.
-        """
-        steps = path.shape[1]
-        matrices = self.edge_dis_encoder.weight.view(-1, self.heads, self.heads)[:steps]
-        stepped = at_least_float32(torch.matmul(edges, matrices))  # (S, E, H)
-        total = stepped.new_zeros(len(path), self.heads)
-        for step in range(steps):
-            pairs = (path[:, step] >= 0).nonzero().squeeze(1)
-            rows = path[pairs, step] + shift[pairs]
-            total = total.index_add(0, pairs, stepped[step][rows])
-        return total
 
 
 def zero_term(*modules: nn.Module) -> Tensor | float:
@@ -235,16 +220,3 @@ def zero_term(*modules: nn.Module) -> Tensor | float:
     if not learning or not torch.is_grad_enabled():
         return 0.0
     return torch.stack([parameter.sum() for parameter in learning]).sum() * 0.0
-
-
-def _conv_norm(x: Tensor, block: nn.Module) -> Tensor:
-    """``norm(conv(x))``; fixed statistics are folded into the kernel, which saves a pass."""
-    assert isinstance(block, nn.Sequential)
-    conv, norm = block[0], block[1]
-    assert isinstance(conv, nn.Conv1d | nn.Conv2d) and isinstance(norm, BatchNorm)
-    if norm.uses_batch(x.numel() // max(x.shape[1], 1)):
-        return norm(conv(x))
-    scale, shift = norm.affine()
-    weight = conv.weight * scale.view(-1, *[1] * (conv.weight.dim() - 1))
-    convolve = functional.conv1d if conv.weight.dim() == 3 else functional.conv2d
-    return convolve(x, weight, shift, padding=1)
