@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import pickle
 import socket
 import time
 import traceback
@@ -13,7 +15,7 @@ from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["torch", "torch.distributed", "torch.nn.parallel", "brepfind.training.step"]
+    ["torch", "torch.distributed", "torch.nn.parallel", "brepfind.training.__main__"]
 )
 
 
@@ -62,16 +64,15 @@ def run_ranks(
     results = {}
     ended = []
     for rank, process, here in ranks:
+        # Read before waiting for the end: a large result blocks its writer until it is read.
+        if here.poll(max(0.1, limit_s - (time.monotonic() - began))):
+            with contextlib.suppress(EOFError):  # it ended without a word
+                results[rank] = pickle.loads(here.recv_bytes())
         process.join(max(0.1, limit_s - (time.monotonic() - began)))
         code = process.exitcode
         if code is None:
             process.kill()
             process.join()
-        if here.poll():
-            try:
-                results[rank] = here.recv()
-            except EOFError:  # it ended without a word
-                results[rank] = (None, "")
         value, error = results.get(rank, (None, ""))
         ended.append(Ended(rank, code, value, error, time.monotonic() - began))
         process.close()
@@ -93,9 +94,9 @@ def _one(
     os.environ.update(variables)
     torch.set_num_threads(1)
     try:
-        pipe.send((function(*args), ""))
+        pipe.send_bytes(pickle.dumps((function(*args), "")))
     except SystemExit:
         raise
     except BaseException as error:
-        pipe.send((None, traceback.format_exc()))
+        pipe.send_bytes(pickle.dumps((None, traceback.format_exc())))
         raise SystemExit(getattr(error, "exit_code", 3)) from None

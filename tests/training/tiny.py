@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
     "warmup_steps": 2,
     "schedule": "cosine",
     "precision": "fp32",
-    "text_tower": "",
+    "text_tower": "a folder",
     "text_train": "last",
     "last_layers": 1,
     "text_fp16": False,

@@ -131,8 +131,10 @@ class Watch:
         store.set(f"{key}/{self.rank}", place)
         absent = set(range(self.world)) - {self.rank}
         while absent:
+            # Asked before looking who is here: a rank that came, left and then failed was here.
+            failure = self.failure()
             absent -= {rank for rank in absent if store.check([f"{key}/{rank}"])}
-            if failure := self.failure():
+            if failure and absent:
                 raise CheckFailed(failure)
             # Those who still work and show life may take their time; those who wait elsewhere,
             # or show none, may not: then this rank's own beat stops and the watch reports.

@@ -1,0 +1,121 @@
+import csv
+import json
+
+import pytest
+import torch
+
+from brepfind.checkpoints.weights import load_weights
+from brepfind.events import read_events
+from tests.training.runs import codes, reason, train, weights
+
+
+@pytest.fixture(scope="module")
+def unbroken(inputs, tmp_path_factory):
+    """A run that nothing happens to, for each number of ranks."""
+    done = {}
+
+    def of(world):
+        if world not in done:
+            run = tmp_path_factory.mktemp(f"unbroken{world}")
+            assert codes(train(inputs, run, world)) == [0] * world
+            done[world] = run
+        return done[world]
+
+    return of
+
+
+def same_bits(one, other) -> bool:
+    assert one.keys() == other.keys()
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def history(run) -> list[dict]:
+    with (run / "out" / "history.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_leaves_weights_numbers_and_a_history_and_no_state(unbroken) -> None:
+    run = unbroken(1)
+    tensors, metadata = load_weights(run / "out" / "best.safetensors")
+    assert metadata["kind"] == "dual"
+    assert json.loads(metadata["encoder"])["dim"] == 16
+    assert all(torch.isfinite(t).all() for t in tensors.values() if t.is_floating_point())
+    rows = history(run)
+    assert [row["epoch"] for row in rows] == ["0", "1", "2"]
+    assert rows[0]["loss"] == "" and float(rows[2]["loss"]) < float(rows[1]["loss"])
+    numbers = json.loads((run / "out" / "train.json").read_text())
+    best = max(float(row["recall"]) for row in rows[1:])
+    assert numbers["best"]["recall"] == pytest.approx(best, abs=1e-9)
+    assert (numbers["steps"], numbers["skipped_steps"]) == (8, 0)
+    assert not list((run / "state").glob("*/state-*"))
+    records = [record for record, _ in read_events(run / "events.jsonl")]
+    points = {record["point"] for record in records if "point" in record}
+    assert {"train/loss", "train/lr", "train/skipped_steps", "validation/recall"} <= points
+
+
+def test_the_same_run_gives_the_same_bytes(inputs, tmp_path, unbroken) -> None:
+    assert codes(train(inputs, tmp_path)) == [0]
+    for name in ("best.safetensors", "last.safetensors", "history.csv", "train.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (unbroken(1) / "out" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("world", "fault"),
+    [(1, "sigkill@3"), (2, "sigkill@6@1"), (1, "sigterm@2"), (2, "sigterm@5@1")],
+)
+def test_a_run_that_was_ended_goes_on_with_the_same_bits(
+    inputs, tmp_path, unbroken, world, fault
+) -> None:
+    ended = codes(train(inputs, tmp_path, world, fault, save_every=2))
+    if "sigterm" in fault:
+        assert ended == [130] * world
+        assert reason(tmp_path)["check"] == "interrupted"
+    else:
+        assert -9 in ended and 0 not in ended
+    assert list((tmp_path / "state").glob("*/state-*.pt"))
+    assert codes(train(inputs, tmp_path, world, save_every=2)) == [0] * world
+    assert same_bits(weights(tmp_path), weights(unbroken(world)))
+    assert history(tmp_path) == history(unbroken(world))
+
+
+def test_a_nan_loss_on_one_rank_halts_all_and_is_written_down(inputs, tmp_path) -> None:
+    assert codes(train(inputs, tmp_path, 2, "nan_loss@5@1", save_every=2)) == [1, 1]
+    why = reason(tmp_path)
+    assert (why["check"], why["cause"], why["step"], why["rank"]) == ("nonfinite", "loss", 5, 1)
+    assert len(why["part_ids"]) == 4
+    assert why["reason"].startswith("training stopped at step 5 (epoch 2): the loss is not finite")
+    assert not (tmp_path / "out").exists()
+    # What was good is still there: a run without the fault goes on from it.
+    assert codes(train(inputs, tmp_path, 2, save_every=2)) == [0, 0]
+
+
+def test_skipped_steps_are_events_with_their_cause_and_parts(inputs, tmp_path) -> None:
+    ended = train(inputs, tmp_path, 1, "nan_loss@1,inf_gradient@6", nonfinite="skip")
+    assert codes(ended) == [0]
+    records = [record for record, _ in read_events(tmp_path / "events.jsonl")]
+    facts = [r["facts"] for r in records if r.get("happened") == "step_skipped"]
+    assert [(f["step"], f["cause"], len(f["part_ids"])) for f in facts] == [
+        (1, "loss", 8),
+        (6, "gradient", 8),
+    ]
+    skips = [r["value"] for r in records if r.get("point") == "train/skipped_steps"]
+    assert max(skips) == 2
+
+
+def test_a_changed_parameter_starts_afresh(inputs, tmp_path) -> None:
+    assert codes(train(inputs, tmp_path, 1, "sigterm@2")) == [130]
+    ended = train(inputs, tmp_path, 1, lr=1e-4)
+    assert codes(ended) == [0]
+    records = [record for record, _ in read_events(tmp_path / "events.jsonl")]
+    assert not [r for r in records if r.get("happened") == "resumed"]
+
+
+def test_a_dead_tower_stops_the_run_at_validation(inputs, tmp_path) -> None:
+    assert codes(train(inputs, tmp_path, 1, min_embedding_std=1.0)) == [1]
+    assert "train.cad.embedding_std" in reason(tmp_path)["reason"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_too_large_a_batch_names_the_setting(inputs, tmp_path) -> None:
+    assert codes(train(inputs, tmp_path, 1, batch_size=64)) == [2]
+    assert "train.batch_size is 64 but there are 36 training parts" in reason(tmp_path)["reason"]
