@@ -1,0 +1,302 @@
+"""Vital signs of a set of embeddings, and of two sets that should meet.
+
+All are computed on unit rows in float64, so that scale says nothing; *raw* means as they stand,
+*centred* with their mean taken off. None of them is trusted alone: two opposite clusters have a
+mean cosine of 0 and a perfect column std, a constant plus noise of 1e-6 has a healthy centred
+rank, four rows in many copies are neither. The gate asks all of them.
+
+Shapes: N rows, D dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brepfind.metrics.rows import Rows, merge_identical
+
+# Centred rows shorter than this (root mean square) are rounding of float32, not a direction.
+_NOTHING = 1e-7
+
+# Cosines above this are the same embedding to all intents: rows about 5e-5 apart.
+_COPY = 1.0 - 1e-9
+
+# Numbers over all pairs are taken over at most this many rows, drawn with a fixed seed.
+_SAMPLE = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """Of one tower. NaN where a number is not defined; each NaN fails its limit.
+
+    Attributes:
+        n: rows. inputs: distinct inputs among them. dim: dimensions.
+        nonfinite_rows, zero_rows: rows with NaN or infinity, and rows without a direction.
+        norm_min, norm_mean, norm_max: of the rows as given.
+        mean_col_std: standard deviation of a column of the unit rows, mean over columns.
+        column_std: the same times sqrt(dim): 1 for rows spread evenly over the sphere, 0 for equal
+            rows.
+        mean_cosine, mean_cosine_centred: over all pairs of different rows.
+        rank, rank_centred: effective rank (RankMe): exp of the entropy of the singular values.
+        rank_share, rank_share_centred: over what n rows in dim dimensions can reach.
+    participation: (sum of variances)^2 over the sum of their squares, centred: how many directions
+        hold the variance. Noise lifts the effective rank of two clusters, not this.
+        distinct: distinct rows among distinct inputs, as a share.
+        near_copies: share of rows (a sample) with a copy, but for rounding, of another input.
+        dead_columns: share of columns that hardly move beside the others.
+        uniformity: log of the mean of exp(-2 distance^2) over pairs; lower is more even.
+    """
+
+    n: int
+    inputs: int
+    dim: int
+    nonfinite_rows: int
+    zero_rows: int
+    norm_min: float
+    norm_mean: float
+    norm_max: float
+    mean_col_std: float
+    column_std: float
+    mean_cosine: float
+    mean_cosine_centred: float
+    rank: float
+    rank_centred: float
+    rank_share: float
+    rank_share_centred: float
+    participation: float
+    distinct: float
+    near_copies: float
+    dead_columns: float
+    uniformity: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data for strict JSON; what is not a number becomes None."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+
+def vitals(rows: Rows, inputs: NDArray[np.int64] | None = None) -> Vitals:
+    """The vital signs of embeddings.
+
+    Args:
+        rows: (N, D), any float type; need not be unit length, finite or many.
+        inputs: int64 (N,), equal for rows that come from the same input (twins, equal captions)
+            and may well be equal; all different if None.
+
+    Raises:
+        ValueError: if ``rows`` is not a matrix with at least one column, or inputs do not fit.
+    """
+    if rows.ndim != 2 or rows.shape[1] == 0 or rows.dtype.kind != "f":
+        raise ValueError(f"need a float matrix, got {rows.dtype} {rows.shape}")
+    inputs = np.arange(len(rows)) if inputs is None else np.asarray(inputs, np.int64)
+    if inputs.shape != (len(rows),):
+        raise ValueError(f"{len(rows)} rows, but inputs of shape {inputs.shape}")
+    groups = len(np.unique(inputs))
+    wide = rows.astype(np.float64)
+    n, dim = wide.shape
+    finite = np.isfinite(wide).all(axis=1)
+    # One row that is not finite leaves no number defined: all become NaN, and fail.
+    wide = wide if finite.all() else np.full_like(wide, math.nan)
+    norms = _norms(wide) if n else np.array([math.nan])
+    unit = wide / np.where(norms == 0, 1.0, norms)[:, None] if n else wide
+    sample = _sample(n)
+    stds = unit.std(axis=0) if n else np.full(dim, math.nan)
+    mean = unit.mean(axis=0) if n else np.full(dim, math.nan)
+    centred = unit - mean
+    rank, rank_centred = effective_rank(unit), effective_rank(centred, floor=_NOTHING)
+    return Vitals(
+        n=n,
+        inputs=groups,
+        dim=dim,
+        nonfinite_rows=int((~finite).sum()),
+        zero_rows=int((norms == 0).sum()),
+        norm_min=float(norms.min()),
+        norm_mean=float(norms.mean()),
+        norm_max=float(norms.max()),
+        mean_col_std=float(stds.mean()),
+        column_std=float(stds.mean() * math.sqrt(dim)),
+        mean_cosine=mean_cosine(unit),
+        mean_cosine_centred=mean_cosine(_unit(centred, _NOTHING)),
+        rank=rank,
+        rank_centred=rank_centred,
+        rank_share=_share(rank, min(groups, dim)),
+        rank_share_centred=_share(rank_centred, min(groups - 1, dim)),
+        participation=participation(centred, floor=_NOTHING),
+        distinct=_distinct(rows, inputs, groups),
+        near_copies=_near_copies(unit[sample], inputs[sample]),
+        dead_columns=_dead_columns(stds),
+        uniformity=uniformity(unit[sample]),
+    )
+
+
+def mean_cosine(unit: Rows) -> float:
+    """Mean cosine over all ordered pairs of different rows of unit length, from their sum."""
+    n = len(unit)
+    if n < 2:
+        return math.nan
+    total = unit.astype(np.float64).sum(axis=0)
+    own = float((unit.astype(np.float64) ** 2).sum())
+    return float((total @ total - own) / (n * (n - 1)))
+
+
+def effective_rank(rows: Rows, floor: float = 0.0) -> float:
+    """RankMe (Garrido et al. 2023): exp of the entropy of the singular values as shares.
+
+    NaN if a row is not finite, or all rows together are shorter than ``floor`` (root mean
+    square): 0/0 has no rank, and must not be mistaken for one.
+    """
+    gram = _gram(rows, floor)
+    if gram is None:
+        return math.nan
+    singular = np.sqrt(np.clip(np.linalg.eigvalsh(gram), 0.0, None))
+    # Below 1e-7 of the largest there is only what rounding put there.
+    shares = singular[singular > 1e-7 * singular.max()] / singular.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def participation(rows: Rows, floor: float = 0.0) -> float:
+    """Participation ratio of the squared singular values; NaN as in :func:`effective_rank`."""
+    gram = _gram(rows, floor)
+    return math.nan if gram is None else float(np.trace(gram) ** 2 / (gram * gram).sum())
+
+
+def _gram(rows: Rows, floor: float) -> NDArray[np.float64] | None:
+    wide = rows.astype(np.float64)
+    n, dim = wide.shape
+    if n == 0 or not np.isfinite(wide).all():
+        return None
+    gram = wide.T @ wide if dim <= n else wide @ wide.T
+    return gram if math.sqrt(float(np.trace(gram)) / n) > floor else None
+
+
+def uniformity(unit: Rows) -> float:
+    """Wang and Isola (2020), t = 2: log mean exp(-2 |x - y|^2) over pairs of different rows."""
+    n = len(unit)
+    if n < 2:
+        return math.nan
+    cosine = unit.astype(np.float64) @ unit.T.astype(np.float64)
+    kernel = np.exp(-4.0 * (1.0 - cosine))
+    return float(np.log((kernel.sum() - np.trace(kernel)) / (n * (n - 1))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairVitals:
+    """Of two towers in one space.
+
+    Attributes:
+        alignment: mean squared distance of a caption's and its part's unit embedding (0 to 4).
+        modality_gap: distance of the two towers' means.
+        hub_text_to_cad, hub_cad_to_text: share of queries for which the most frequent first item
+            is first; 1 / (number of items) where all share evenly.
+        never_first_cad, never_first_text: share of items that are first for no query.
+    """
+
+    alignment: float
+    modality_gap: float
+    hub_text_to_cad: float
+    hub_cad_to_text: float
+    never_first_cad: float
+    never_first_text: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data for strict JSON; what is not a number becomes None."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+
+def pair_vitals(text: Rows, cad: Rows, part: NDArray[np.int64]) -> PairVitals:
+    """The vital signs of a pair of towers.
+
+    Args:
+        text: (C, D). cad: (P, D). part: int64 (C,), the row of ``cad`` that each caption tells of.
+
+    All NaN if a row is not finite or is zero.
+    """
+    norms = [_norms(rows.astype(np.float64)) for rows in (text, cad)]
+    if not all(len(norm) and np.isfinite(norm).all() and norm.min() > 0 for norm in norms):
+        return PairVitals(**dict.fromkeys(PairVitals.__slots__, math.nan))
+    text_unit, cad_unit = (
+        (rows / norm[:, None]).astype(np.float32)
+        for rows, norm in zip((text, cad), norms, strict=True)
+    )
+    hub_cad, never_cad = _first_shares(text_unit, cad_unit)
+    hub_text, never_text = _first_shares(cad_unit, text_unit)
+    gap = text_unit.mean(axis=0, dtype=np.float64) - cad_unit.mean(axis=0, dtype=np.float64)
+    apart = text_unit.astype(np.float64) - cad_unit[part]
+    return PairVitals(
+        alignment=float((apart * apart).sum(axis=1).mean()),
+        modality_gap=float(np.linalg.norm(gap)),
+        hub_text_to_cad=hub_cad,
+        hub_cad_to_text=hub_text,
+        never_first_cad=never_cad,
+        never_first_text=never_text,
+    )
+
+
+def _first_shares(queries: Rows, items: Rows, block: int = 1024) -> tuple[float, float]:
+    """Share of the most frequent first item, and share of items never first."""
+    wins = np.zeros(len(items), np.int64)
+    for a in range(0, len(queries), block):
+        best = np.full(len(queries[a : a + block]), -np.inf, np.float32)
+        first = np.zeros(len(best), np.int64)
+        for c in range(0, len(items), 8192):
+            scores = queries[a : a + block] @ items[c : c + 8192].T
+            top = scores.argmax(axis=1)
+            value = scores[np.arange(len(top)), top]
+            better = value > best
+            best[better], first[better] = value[better], top[better] + c
+        wins += np.bincount(first, minlength=len(items))
+    return float(wins.max() / len(queries)), float((wins == 0).mean())
+
+
+def _share(rank: float, attainable: int) -> float:
+    # Twins need not have equal rows, and may reach a little further than distinct inputs could.
+    return rank if math.isnan(rank) else min(1.0, rank / max(1, attainable))
+
+
+def _norms(wide: NDArray[np.float64]) -> NDArray[np.float64]:
+    # Scaled by the largest entry first: squares of very large or small entries leave float64.
+    scale = np.abs(wide).max(axis=1, initial=0.0)
+    scaled = wide / np.where(scale == 0, 1.0, scale)[:, None]
+    return np.sqrt((scaled * scaled).sum(axis=1)) * scale
+
+
+def _unit(rows: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """Unit rows; NaN throughout if the rows are nothing but rounding."""
+    norms = _norms(rows)
+    if not (len(norms) and math.sqrt(float((norms**2).mean())) > floor):
+        return np.full_like(rows, math.nan)
+    return rows / np.where(norms == 0, 1.0, norms)[:, None]
+
+
+def _sample(n: int) -> NDArray[np.int64]:
+    if n <= _SAMPLE:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, _SAMPLE, replace=False))
+
+
+def _distinct(rows: Rows, inputs: NDArray[np.int64], groups: int) -> float:
+    if groups == 0:
+        return math.nan
+    _, one_each = np.unique(inputs, return_index=True)
+    return len(merge_identical(rows[one_each])[0]) / groups
+
+
+def _near_copies(unit: NDArray[np.float64], inputs: NDArray[np.int64]) -> float:
+    if len(unit) < 2 or not np.isfinite(unit).all():
+        return math.nan
+    cosine = unit @ unit.T
+    cosine[inputs[:, None] == inputs[None, :]] = -1.0
+    return float((cosine.max(axis=1) > _COPY).mean())
+
+
+def _dead_columns(stds: NDArray[np.float64]) -> float:
+    if not np.isfinite(stds).all():
+        return math.nan
+    return float((stds <= 1e-4 * stds.max()).mean())
+
+
+def _plain(value: float | int) -> float | int | None:
+    return value if isinstance(value, int) or math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Embedding a corpus, evaluating it, and searching it."""
