@@ -1,0 +1,85 @@
+"""Cut a tensor of any layout into short flat blocks without copying it whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+BLOCK_BYTES = 1 << 19  # this and a buffer of the same size stay in a core's own cache
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A dense tensor with its dimensions in storage order.
+
+    Attributes:
+        values: real, strided, detached; repeated (expanded) dimensions are cut to one.
+        order: ``order[i]`` is the dimension of the original that dimension i of ``values`` was.
+    """
+
+    values: torch.Tensor
+    order: tuple[int, ...]
+
+    @property
+    def flat(self) -> torch.Tensor | None:
+        """All values in one dimension, if that is possible without a copy."""
+        return self.values.view(-1) if self.values.is_contiguous() else None
+
+    def index(self, position: int) -> tuple[int, ...]:
+        """Where the value at a flat position stands in the original tensor."""
+        index = [0] * len(self.order)
+        for dimension in reversed(range(len(self.order))):
+            position, place = divmod(position, self.values.shape[dimension])
+            index[self.order[dimension]] = place
+        return tuple(index)
+
+
+def plain(tensor: torch.Tensor) -> Plain:
+    """A dense real tensor, made ready for :func:`blocks`."""
+    sizes = [
+        slice(0, 1) if stride == 0 and size > 1 else slice(None)
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    ]
+    once = tensor[tuple(sizes)] if sizes else tensor
+    strides = once.stride()
+    order = tuple(sorted(range(once.dim()), key=lambda d: (-strides[d], d)))
+    if once.is_contiguous():
+        order = tuple(range(once.dim()))
+    return Plain(once.permute(order), order)
+
+
+def blocks(
+    values: torch.Tensor, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Flat blocks with their position in C order; views where possible, short copies elsewhere.
+
+    Args:
+        values: as :class:`Plain` holds them.
+        start: the first flat position, for contiguous values only.
+        stop: the position after the last, for contiguous values only.
+    """
+    length = max(1, BLOCK_BYTES // values.element_size())
+    if values.is_contiguous():
+        flat = values.view(-1)
+        stop = flat.numel() if stop is None else stop
+        for at in range(start, stop, length):
+            yield at, flat[at : min(at + length, stop)]
+        return
+    yield from _strided(values, 0, length)
+
+
+def _strided(values: torch.Tensor, at: int, length: int) -> Iterator[tuple[int, torch.Tensor]]:
+    if values.numel() <= length:
+        yield at, values.reshape(-1)
+        return
+    row = prod(values.shape[1:])
+    if row > length:
+        for number, part in enumerate(values):
+            yield from _strided(part, at + number * row, length)
+        return
+    rows = max(1, length // row)
+    for first in range(0, values.shape[0], rows):
+        yield at + first * row, values[first : first + rows].reshape(-1)

@@ -1,0 +1,233 @@
+"""Do the bytes say what was written? The zip's own CRC-32, and a ``.sha256`` file beside.
+
+torch is built with the zip's checks off: a file with flipped bytes loads without a word.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from brepfind import files
+from brepfind.errors import CheckpointError
+
+BLOCK = 8 << 20  # bytes of one task; large against its overhead, small against a tensor
+
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_POLYNOMIAL = 0xEDB88320  # CRC-32 as zip has it, bits reversed
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a file that has a CRC-32 of its own."""
+
+    path: Path
+    name: str
+    start: int
+    length: int
+    crc: int
+
+
+def payload_start(path: Path, entry: zipfile.ZipInfo) -> int:
+    """Where a zip entry's bytes begin; the local header's lengths may differ from the central's.
+
+    Raises:
+        zipfile.BadZipFile: if there is no local header where the directory says.
+    """
+    with path.open("rb") as file:
+        file.seek(entry.header_offset)
+        header = file.read(_LOCAL_HEADER.size)
+    if len(header) < _LOCAL_HEADER.size or not header.startswith(b"PK\x03\x04"):
+        raise zipfile.BadZipFile(f"no header for entry {entry.filename}")
+    *_, name_length, extra_length = _LOCAL_HEADER.unpack(header)
+    return entry.header_offset + _LOCAL_HEADER.size + name_length + extra_length
+
+
+def start(pieces: Sequence[Piece], pool: ThreadPoolExecutor) -> Callable[[], Iterator[Piece]]:
+    """Set the sums going, block by block; the returned function yields the damaged pieces."""
+    jobs = [
+        (piece, [pool.submit(_block_crc, piece, at) for at in range(0, piece.length, BLOCK)])
+        for piece in pieces
+    ]
+
+    def damaged() -> Iterator[Piece]:
+        for piece, blocks in jobs:
+            crc = 0
+            for number, block in enumerate(blocks):
+                length = min(BLOCK, piece.length - number * BLOCK)
+                crc = append(crc, block.result(), length)
+            if crc != piece.crc:
+                yield piece
+
+    return damaged
+
+
+def locate(storages: Mapping[int, int], pieces: Sequence[Piece]) -> dict[int, Piece]:
+    """Which piece of a memory-mapped file each storage is.
+
+    All storages of one file lie in one mapping, so one difference takes every address to its place
+    in the file; it is the one for which each storage has a piece of its own length.
+
+    Args:
+        storages: address -> length in bytes, of all storages of one file.
+        pieces: the pieces of that file.
+
+    Returns:
+        Address -> piece; empty if no one difference explains them all.
+    """
+    places = {piece.start: piece for piece in pieces if piece.length}
+    whole = {address: length for address, length in storages.items() if length}
+    if not whole:
+        return {}
+    first, length = next(iter(whole.items()))
+    bases = [first - piece.start for piece in places.values() if piece.length == length]
+    for base in bases:
+        found = {address: places.get(address - base) for address in whole}
+        good = {
+            address: piece
+            for address, piece in found.items()
+            if piece is not None and piece.length == whole[address]
+        }
+        if base % mmap.PAGESIZE == 0 and len(good) == len(whole):
+            return good
+    return {}
+
+
+def _block_crc(piece: Piece, at: int) -> int:
+    start = piece.start + at
+    length = min(BLOCK, piece.length - at)
+    base = start - start % mmap.ALLOCATIONGRANULARITY
+    try:
+        with (
+            piece.path.open("rb") as file,
+            mmap.mmap(
+                file.fileno(), start + length - base, access=mmap.ACCESS_READ, offset=base
+            ) as view,
+            memoryview(view) as whole,
+            whole[start - base :] as part,
+        ):
+            return zlib.crc32(part)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{piece.path}: is shorter than its directory says") from error
+
+
+def append(crc: int, block: int, length: int) -> int:
+    """The CRC-32 of A then B from those of A and B: A's is moved past B's length of zeros."""
+    moved = 0
+    for bit, column in enumerate(_zeros(length)):
+        if crc >> bit & 1:
+            moved ^= column
+    return moved ^ block
+
+
+@lru_cache(maxsize=64)
+def _zeros(length: int) -> tuple[int, ...]:
+    """The 32 x 32 matrix over GF(2), as columns, that appends ``length`` zero bytes."""
+    step = [_POLYNOMIAL, *(1 << bit for bit in range(31))]  # one zero bit
+    for _ in range(3):
+        step = _times(step, step)  # one zero byte
+    matrix = [1 << bit for bit in range(32)]
+    while length:
+        if length & 1:
+            matrix = _times(step, matrix)
+        step = _times(step, step)
+        length >>= 1
+    return tuple(matrix)
+
+
+def _times(a: Iterable[int], b: Iterable[int]) -> list[int]:
+    columns = list(a)
+    product = []
+    for vector in b:
+        total = 0
+        for bit, column in enumerate(columns):
+            if vector >> bit & 1:
+                total ^= column
+        product.append(total)
+    return product
+
+
+def sidecar(path: Path) -> Path:
+    """The file beside ``path`` that holds its SHA-256, as ``sha256sum`` writes it."""
+    return path.with_name(path.name + ".sha256")
+
+
+def read_sidecar(path: Path) -> list[str]:
+    """The digests in the file beside ``path``; none if there is no such file.
+
+    Two stand there while a new version takes the old one's place, so that a crash in between
+    leaves a file that still verifies.
+
+    Raises:
+        CheckpointError: if the file is there and holds no digest.
+    """
+    beside = sidecar(path)
+    try:
+        lines = beside.read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{beside}: cannot be read ({error})") from error
+    digests = [line.split()[0].lower() for line in lines if line.split()]
+    if not digests or any(len(digest) != 64 for digest in digests):
+        raise CheckpointError(f"{beside}: holds no SHA-256; write it again with sha256sum")
+    return digests
+
+
+def verify_sidecar(path: Path, *, required: bool = False) -> bool:
+    """Compare a file with the SHA-256 beside it.
+
+    Returns:
+        True if it was compared and agrees, False if there is none beside it.
+
+    Raises:
+        CheckpointError: if they disagree, or there is none and one is ``required``.
+    """
+    digests = read_sidecar(path)
+    if not digests:
+        if required:
+            raise CheckpointError(
+                f"{path}: has no {sidecar(path).name} beside it, so its bytes cannot be vouched "
+                "for; copy that file too, or run the stage that wrote it again"
+            )
+        return False
+    if files.sha256(path) not in digests:
+        raise CheckpointError(
+            f"{path}: its bytes do not give the SHA-256 in {sidecar(path).name}; the file is "
+            "damaged or was changed after it was written, take another copy"
+        )
+    return True
+
+
+def publish(aside: Path, path: Path) -> str:
+    """Note the SHA-256 of ``aside``, which is about to replace ``path``; return it.
+
+    The old digest stays in the list until :func:`settle`.
+    """
+    digest = files.sha256(aside)
+    _write_digests(path, [*_digests_or_none(path), digest])
+    return digest
+
+
+def settle(path: Path, digest: str) -> None:
+    """Leave only the new digest beside ``path``."""
+    _write_digests(path, [digest])
+
+
+def _digests_or_none(path: Path) -> list[str]:
+    try:
+        return read_sidecar(path)
+    except CheckpointError:
+        return []
+
+
+def _write_digests(path: Path, digests: Sequence[str]) -> None:
+    text = "".join(f"{digest}  {path.name}\n" for digest in digests)
+    files.write_text(sidecar(path), text)

@@ -1,0 +1,237 @@
+"""Where the tensors are in a loaded checkpoint, and what each of them is for.
+
+People nest their weights in many ways: Lightning's ``state_dict``, ``model``, a copy averaged over
+time, the optimizer's moments. Everything is walked, nothing is run, and every tensor gets a path
+and a role.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import types
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from brepfind.checkpoints.allowed import NumpyArray
+from brepfind.errors import CheckpointError
+
+Role = Literal["weights", "ema", "optimizer", "scaler", "other"]
+Path_ = tuple[str, ...]
+
+_MAX_NODES = 5_000_000  # a pickle of a few bytes can describe a tree that never ends
+# The usual names of the mapping that holds the weights, the likeliest first.
+_WEIGHT_FOLDERS = (
+    "state_dict",
+    "model_state_dict",
+    "model_state",
+    "model",
+    "module",
+    "network",
+    "net",
+    "weights",
+    "params",
+    "model_weights",
+)
+_ROLE_WORDS: tuple[tuple[Role, frozenset[str]], ...] = (
+    ("optimizer", frozenset({"optimizer", "optimizers", "optim", "optimiser"})),
+    ("scaler", frozenset({"scaler", "gradscaler", "amp"})),
+    ("ema", frozenset({"ema", "averaged", "shadow", "swa"})),
+    (
+        "other",
+        frozenset(
+            {"rng", "random", "callbacks", "loops", "scheduler", "schedulers", "sampler", "lr"}
+        ),
+    ),
+)
+# Segments that a wrapper puts into names: compile, FSDP, activation checkpointing. Anywhere.
+_WRAPPERS = frozenset(
+    {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One tensor of a checkpoint.
+
+    Attributes:
+        path: the keys that lead to it in the file.
+        name: its name among its kind: the key in the state dict, or the whole path.
+        role: what it is for.
+        tensor: the values, still on disk where the format allows.
+    """
+
+    path: Path_
+    name: str
+    role: Role
+    tensor: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One plain float of a checkpoint, such as a learning rate or a best score."""
+
+    path: Path_
+    role: Role
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What was found: ``where`` is the path of the mapping that holds the weights."""
+
+    entries: tuple[Entry, ...]
+    numbers: tuple[Number, ...]
+    where: Path_
+
+
+def survey(tree: Any) -> Layout:
+    """Find every tensor and every float in plain data.
+
+    Raises:
+        CheckpointError: if the data never ends, or two weights have one name.
+    """
+    tensors: list[tuple[Path_, Role, torch.Tensor]] = []
+    numbers: list[Number] = []
+    for path, role, leaf in _leaves(tree):
+        if isinstance(leaf, torch.Tensor):
+            tensors.append((path, role, leaf.detach()))
+        elif isinstance(leaf, NumpyArray):
+            tensor = leaf.tensor()
+            if tensor is not None:
+                tensors.append((path, "other" if role == "weights" else role, tensor))
+        else:
+            numbers.append(Number(path=path, role=role, value=leaf))
+    where = _weights_folder([path for path, role, _ in tensors if role == "weights"])
+    entries = tuple(_entry(path, role, tensor, where) for path, role, tensor in tensors)
+    names = Counter(entry.name for entry in entries if entry.role == "weights")
+    twice = [name for name, times in names.items() if times > 1]
+    if twice:
+        raise CheckpointError(f"two tensors of the file would both be called {twice[0]!r}")
+    return Layout(entries=entries, numbers=tuple(numbers), where=where)
+
+
+def storages(tree: Any) -> dict[int, int]:
+    """Address -> length in bytes of every storage in plain data."""
+    found = {}
+    for _, _, leaf in _leaves(tree):
+        if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and not leaf.is_meta:
+            storage = leaf.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+    return found
+
+
+def _entry(path: Path_, role: Role, tensor: torch.Tensor, where: Path_) -> Entry:
+    inside = path[: len(where)] == where
+    if role == "weights" and not inside:
+        role = "other"
+    name = ".".join(path[len(where) :]) if role == "weights" else ".".join(path)
+    return Entry(path=path, name=name, role=role, tensor=tensor)
+
+
+def _leaves(tree: Any) -> Iterator[tuple[Path_, Role, Any]]:
+    # A stack of our own: a stranger's tree may be nested deeper than Python recurses.
+    stack: list[tuple[Path_, Role, Any, frozenset[int]]] = [((), "weights", tree, frozenset())]
+    nodes = 0
+    while stack:
+        path, role, node, above = stack.pop()
+        nodes += 1
+        if nodes > _MAX_NODES:
+            raise CheckpointError("the file describes more values than any checkpoint has")
+        if isinstance(node, torch.Tensor | NumpyArray):
+            yield path, role, node
+            continue
+        if isinstance(node, float):
+            yield path, role, node
+            continue
+        children = _children(node)
+        if not children or id(node) in above:
+            continue
+        role = _role_of_node(node, role)
+        inner = above | {id(node)}
+        for key, child in reversed(children):
+            if isinstance(child, int | str | bytes | None):
+                continue
+            stack.append(((*path, key), _role_of_key(key, role), child, inner))
+
+
+def _children(node: Any) -> list[tuple[str, Any]]:
+    if isinstance(node, Mapping):
+        return [(str(key), child) for key, child in node.items()]
+    if isinstance(node, argparse.Namespace | types.SimpleNamespace):
+        return list(vars(node).items())
+    if isinstance(node, Sequence) and not isinstance(node, str | bytes | torch.Size):
+        return [(str(position), child) for position, child in enumerate(node)]
+    return []
+
+
+def _role_of_key(key: str, role: Role) -> Role:
+    if role != "weights":
+        return role
+    words = set(re.split(r"[^a-z0-9]+", key.lower()))
+    for named, names in _ROLE_WORDS:
+        # In a dotted key only an EMA copy is told by name: a layer may well be called `scaler`.
+        if words & names and (named == "ema" or "." not in key):
+            return named
+    return role
+
+
+def _role_of_node(node: Any, role: Role) -> Role:
+    if not isinstance(node, Mapping) or role != "weights":
+        return role
+    if {"state", "param_groups"} <= node.keys():
+        return "optimizer"
+    if {"scale", "growth_factor"} <= node.keys():
+        return "scaler"
+    return role
+
+
+def _weights_folder(paths: Sequence[Path_]) -> Path_:
+    """The path of the mapping that holds the weights, given the paths of all candidates."""
+    where: Path_ = ()
+    while paths:
+        deeper = [path for path in paths if len(path) > len(where) + 1]
+        children = dict.fromkeys(path[len(where)] for path in deeper)
+        named = [name for name in _WEIGHT_FOLDERS if name in children]
+        if len(deeper) < len(paths) and not named:
+            break  # tensors stand here, beside whatever else there is
+        only_folders = len(deeper) == len(paths)
+        if named and (only_folders or named[0] in ("state_dict", "model_state_dict")):
+            step = named[0]
+        elif len(children) == 1 and only_folders:
+            step = next(iter(children))
+        else:
+            break
+        where = (*where, step)
+        paths = [path for path in paths if path[: len(where)] == where]
+    return where
+
+
+def unwrapped(name: str) -> str:
+    """A tensor's name without what DDP (leading ``module.``), compile and FSDP put into it."""
+    segments = [segment for segment in name.split(".") if segment not in _WRAPPERS]
+    while len(segments) > 1 and segments[0] == "module":
+        segments = segments[1:]
+    return ".".join(segments)
+
+
+def unwrapped_names(names: Sequence[str]) -> dict[str, str]:
+    """Plain name -> name in the file.
+
+    Raises:
+        CheckpointError: if two names become one.
+    """
+    plain: dict[str, str] = {}
+    for name in names:
+        short = unwrapped(name)
+        if short in plain:
+            raise CheckpointError(
+                f"the file holds two copies of {short!r}: {plain[short]!r} and {name!r}; "
+                "drop one of them with --drop"
+            )
+        plain[short] = name
+    return plain

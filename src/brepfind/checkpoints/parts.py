@@ -1,0 +1,51 @@
+"""The dense numbers of a tensor of any kind: complex, sparse, quantised, strided anyhow."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+
+from brepfind.checkpoints.bits import integer_of
+from brepfind.checkpoints.blocks import Plain, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The dense numbers of a tensor, and small ones that belong to it (quantisation scales)."""
+
+    plain: Plain
+    beside: tuple[torch.Tensor, ...] = ()
+
+
+def prepare(tensor: torch.Tensor) -> Parts | str:
+    """The numbers of a tensor of any kind, or why they cannot be looked at."""
+    try:
+        if tensor.is_meta:
+            return "has no data (it was saved from the meta device)"
+        if tensor.is_quantized:
+            per_channel = tensor.qscheme() in (
+                torch.per_channel_affine,
+                torch.per_channel_symmetric,
+                torch.per_channel_affine_float_qparams,
+            )
+            scales = (
+                tensor.q_per_channel_scales() if per_channel else torch.tensor(tensor.q_scale())
+            )
+            # Quantised integers cannot be NaN; what can be broken is their scale.
+            return Parts(plain(torch.empty(0, dtype=torch.uint8)), (scales,))
+        if tensor.layout is torch.sparse_coo:
+            tensor = tensor._values()
+        elif tensor.layout is not torch.strided:
+            tensor = tensor.values()
+        if tensor.is_complex():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # complex32 is called experimental
+                tensor = torch.view_as_real(tensor.conj() if tensor.is_conj() else tensor)
+        if tensor.is_neg():
+            tensor = tensor.resolve_neg()
+        integer_of(tensor.dtype)
+        return Parts(plain(tensor))
+    except (RuntimeError, KeyError, NotImplementedError, AttributeError) as error:
+        return f"cannot be looked at ({type(error).__name__}: {str(error).splitlines()[0]})"

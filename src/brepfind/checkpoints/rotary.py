@@ -1,0 +1,90 @@
+"""Rotary tables: complex ones, their two real halves, and ones that lost half of themselves.
+
+``model.to(torch.bfloat16)`` turns a complex table into its cosine with one warning per process;
+the sine is gone and no later cast brings it back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import torch
+
+from brepfind.checkpoints.layout import Role
+from brepfind.checkpoints.verdicts import ROTARY, Symptom
+
+_ROWS = 4096  # of a long table, these tell enough
+
+
+def rotary_symptoms(tensors: Mapping[str, torch.Tensor], role: Role = "weights") -> list[Symptom]:
+    """What the rotary tables among some tensors show; tensors of one role, by name."""
+    found = []
+    for name, tensor in tensors.items():
+        last = name.rsplit(".", 1)[-1]
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
+            continue
+        if tensor.is_complex():
+            if ROTARY.search(last) and tensor.dim() >= 2:
+                parts = torch.view_as_real(tensor[:_ROWS].resolve_conj()).double()
+                found.append(_turning(name, parts[..., 0], parts[..., 1], role))
+            continue
+        sine = tensors.get(_sine_of(name))
+        if ROTARY.search(last) and sine is not None and sine.shape == tensor.shape:
+            found.append(_turning(name, tensor[:_ROWS].double(), sine[:_ROWS].double(), role))
+        elif _lost(last, tensor) and sine is None:
+            found.append(
+                Symptom(
+                    severity="sick" if ROTARY.search(last) else "look",
+                    kind="lost_imaginary",
+                    name=name,
+                    text=f"a rotary table with its real part only ({_dtype(tensor)})",
+                    advice="it was complex once and was cast to a real dtype; take the table from "
+                    "the original file, or compute it anew",
+                    role=role,
+                )
+            )
+    return [symptom for symptom in found if symptom is not None]
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _sine_of(name: str) -> str:
+    parent, dot, last = name.rpartition(".")
+    return f"{parent}{dot}{last.replace('cos', 'sin')}" if "cos" in last else ""
+
+
+def _turning(name: str, cosine: torch.Tensor, sine: torch.Tensor, role: Role) -> Symptom | None:
+    """A rotation has one length everywhere (1, or one factor that scales it)."""
+    length = cosine.square() + sine.square()
+    if not length.numel() or not torch.isfinite(length).all():
+        return None  # the scan tells of NaN and Inf
+    least, most = float(length.min()), float(length.max())
+    if least > 0 and most <= 1.05 * least:
+        return None
+    return Symptom(
+        severity="sick",
+        kind="rotation",
+        name=name,
+        text=f"cos^2 + sin^2 runs from {least:.3g} to {most:.3g}: not a rotation",
+        advice="one half of the table is damaged or belongs to another; take it from the original",
+        role=role,
+    )
+
+
+def _lost(last: str, tensor: torch.Tensor) -> bool:
+    if not tensor.is_floating_point() or tensor.dim() < 2 or not tensor.numel():
+        return False
+    if re.search(r"cis(_|$)", last):
+        return tensor.shape[-1] != 2  # with 2 it holds both parts, as view_as_real gives them
+    if tensor.dim() != 2 or tensor.shape[0] < 8 or tensor.element_size() < 2:
+        return False
+    head = tensor[:4].double()
+    if not (head[0] == 1).all() or (head[1] == 1).all() or head.abs().max() > 1.01:
+        return False
+    once = head[1]  # cos 2a = 2 cos^2 a - 1, and cos 3a = 4 cos^3 a - 3 cos a
+    twice, thrice = 2 * once.square() - 1, 4 * once**3 - 3 * once
+    off = max(float((head[2] - twice).abs().max()), float((head[3] - thrice).abs().max()))
+    return off < (1e-3 if tensor.dtype in (torch.float32, torch.float64) else 0.05)

@@ -1,0 +1,119 @@
+"""The doctor's verdict on every checkpoint of the zoo, and how it says it."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from brepfind.checkpoints.commands import run_doctor
+from brepfind.checkpoints.doctor import diagnose
+from tests.checkpoints import zoo
+
+TABLE = zoo.table_of(zoo.model())
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")  # only the maker of the file
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("case", zoo.CASES.values(), ids=lambda case: case.name)
+def test_verdict(case: zoo.Case, tmp_path: Path) -> None:
+    path = case.make(tmp_path)
+    diagnosis = diagnose(path, TABLE if case.like else None, like_name="small")
+    lines = [diagnosis.headline(), *(symptom.line() for symptom in diagnosis.symptoms)]
+    assert diagnosis.verdict == case.verdict, lines
+    assert any(case.says in line for line in lines), lines
+    assert diagnosis.exit_code == {"healthy": 0, "sick": 1, "unreadable": 2}[case.verdict]
+    json.dumps(diagnosis.as_json(), allow_nan=False)
+    assert not (tmp_path / "was_run").exists()
+
+
+def test_the_zoo_is_large_and_covers_every_published_failure() -> None:
+    odd = [case for case in zoo.CASES.values() if case.name != "plain_zip"]
+    assert len(odd) >= 40
+    told = {case.line for case in odd}
+    asked = {"F5", *(f"F{number}" for number in range(28, 46) if number not in (30, 43))}
+    assert asked <= told
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_quantised_scales(tmp_path: Path) -> None:
+    good = torch._empty_affine_quantized([4], scale=0.5, zero_point=0, dtype=torch.qint8)
+    bad = torch._empty_per_channel_affine_quantized(
+        [2, 2],
+        scales=torch.tensor([0.5, float("nan")], dtype=torch.float64),
+        zero_points=torch.zeros(2, dtype=torch.int64),
+        axis=0,
+        dtype=torch.qint8,
+    )
+    torch.save({"good": good}, tmp_path / "good.pt")
+    torch.save({"bad": bad}, tmp_path / "bad.pt")
+    assert diagnose(tmp_path / "good.pt").verdict == "healthy"
+    assert diagnose(tmp_path / "bad.pt").sick[0].line() == "bad: 50.00% NaN"
+
+
+def test_json_and_exit_code_of_several_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for name in ("plain_zip", "the_users_own_line", "no_tensor"):
+        folder = tmp_path / name
+        folder.mkdir()
+        paths.append(zoo.CASES[name].make(folder))
+    assert run_doctor(paths, as_json=True) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == 2
+    assert [one["verdict"] for one in told["checkpoints"]] == ["healthy", "sick", "unreadable"]
+    (nan,) = told["checkpoints"][1]["symptoms"]
+    assert (nan["kind"], nan["share"], nan["first"]) == ("nan", 0.125, [0, 0])
+    assert run_doctor(paths[:1]) == 0
+    assert run_doctor(paths[:2]) == 1
+
+
+def test_piped_output_is_the_users_own_log_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = zoo.CASES["the_users_own_line"].make(tmp_path)
+    run_doctor([path])
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "SICK  layers.0.feed_forward.w1.weight: 12.50% NaN  first at [0, 0]"
+    assert out[-1].startswith(f"SICK  {path} (8 tensors, ")
+
+
+def test_table_on_a_terminal_is_worst_first_and_says_what_it_left_out(tmp_path: Path) -> None:
+    state = zoo.with_value("embed.weight", zoo.NAN, 3)
+    state |= {f"layers.{number}.bias": torch.zeros(4) for number in range(60)}
+    path = zoo.torch_file(tmp_path, state)
+    text = _on_a_terminal(path)
+    assert text.index("embed.weight") < text.index("layers.0.bias")
+    assert "and 36 more; --all shows them" in text
+    assert text.rstrip().endswith("60 worth a look\x1b[0m")
+    assert "layers.59.bias" in _on_a_terminal(path, everything=True)
+
+
+def _on_a_terminal(path: Path, *, everything: bool = False) -> str:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    run_doctor([path], console=console, everything=everything)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_name_with_brackets_is_printed_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_doctor([zoo.torch_file(tmp_path, {"a[red]b": torch.tensor([zoo.NAN, 1.0])})])
+    assert "a[red]b: 50.00% NaN" in capsys.readouterr().out
+
+
+def test_the_doctor_needs_only_the_bare_install() -> None:
+    code = (
+        "import sys, brepfind.checkpoints.commands\n"
+        "heavy = {'OCP', 'dgl', 'mlflow', 'transformers', 'pandas', 'faiss', 'build123d'}\n"
+        "found = heavy & set(sys.modules)\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
