@@ -1,0 +1,37 @@
+"""The ``runtime`` section: what cannot change a result, so DVC does not look at it."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import Field
+
+from brepfind.params import Section
+
+
+class RuntimeConfig(Section):
+    """Settings of the machine and of the record, not of the result."""
+
+    workers: int = Field(
+        ge=0, le=1024, description="Processes that read and write STEP files; 0: one per core."
+    )
+    threads: int = Field(
+        ge=0, le=1024, description="Threads of one process; 0: the cores, shared by its processes."
+    )
+    experiment: str = Field(min_length=1, max_length=200, description="Experiment in MLflow.")
+    stop_grace_s: float = Field(
+        gt=0, description="Seconds that training has to save its state when told to stop."
+    )
+
+    def workers_here(self) -> int:
+        """Processes to use on this machine."""
+        return self.workers or _cores()
+
+    def threads_here(self, processes: int = 1) -> int:
+        """Threads for each of ``processes`` processes on this machine."""
+        return self.threads or max(1, _cores() // processes)
+
+
+def _cores() -> int:
+    # What this process may use: a container or a job scheduler may give less than there is.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

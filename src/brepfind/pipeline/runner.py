@@ -1,0 +1,265 @@
+"""run_stage: what is the same for every stage, whatever it does.
+
+It reads the params, finds the stage's place in MLflow, runs the function, and sees to it that a
+stage that stops says why: one sentence on the terminal, a report in ``reports/``, the evidence in
+``.brepfind/postmortem/`` of the main checkout, the reason as a tag on the MLflow runs, and only
+then the exit code. (DVC turns every code but 0 into 255: a code means something only here.)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import brepfind
+from brepfind.errors import CheckFailed, Interrupted, UserError
+from brepfind.files import write_json, write_text
+from brepfind.log import console, get_logger, setup_logging
+from brepfind.params import check_section, read_params
+from brepfind.pipeline import paths
+from brepfind.pipeline.config import RuntimeConfig
+from brepfind.pipeline.context import StageContext, StageFunction
+from brepfind.pipeline.failure import Failure, explain, report
+from brepfind.pipeline.fingerprint import effective, git_tags, state_fingerprint
+from brepfind.processes import is_alive, owner_process, this_process
+from brepfind.tracking.store import default_uri
+from brepfind.tracking.tracker import State, Tracker, flat
+
+log = get_logger(__name__)
+
+_WATCH_EVERY_S = 2.0
+
+
+def run_stage(name: str, load: Callable[[], StageFunction], project: Path | None = None) -> int:
+    """Run one stage and return the exit code of its script.
+
+    Args:
+        name: the stage; its section of params.yaml and its metrics file have the same name.
+        load: imports the stage's function. It is called late, so that what cannot even be
+            imported is reported like any other failure.
+        project: the project's root; the current folder by default.
+    """
+    setup_logging()
+    attempt = _Attempt(name, (project or Path.cwd()).resolve())
+    try:
+        with _stop_signals(), _owner_watched():
+            context = attempt.open()
+            attempt.passed(load()(context))
+    # Whatever ends a stage is reported: SystemExit of a library and KeyboardInterrupt, too.
+    except BaseException as error:
+        with _signals_ignored():
+            return attempt.failed(explain(name, error))
+    return 0
+
+
+class _Attempt:
+    """One attempt at a stage, from the reading of its params to its exit code."""
+
+    def __init__(self, name: str, project: Path) -> None:
+        self.name = name
+        self.project = project
+        # Under `dvc exp run --temp` and `--queue` the project is a copy that goes away, and
+        # DVC_ROOT names the checkout that stays.
+        self.main = Path(os.environ.get("DVC_ROOT") or project).resolve()
+        self.home = self.main / ".brepfind"
+        self.began = datetime.now(UTC)
+        self.clock = time.monotonic()
+        self.evidence = (
+            self.home / "postmortem" / f"{self.began:%Y%m%dT%H%M%S}-{name}-{os.getpid()}"
+        )
+        self.fingerprint = ""
+        self.tracker: Tracker | None = None
+
+    def open(self) -> StageContext:
+        """Everything a stage needs."""
+        params = read_params(self.project / paths.PARAMS)
+        self.tracker = self._track(params)
+        _require_own_source(self.project)
+        runtime = check_section(params.get("runtime"), "runtime", RuntimeConfig)
+        # Read by OpenMP when the first heavy library is imported, which has not happened yet.
+        os.environ.setdefault("OMP_NUM_THREADS", str(runtime.threads_here()))
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        self.evidence.mkdir(parents=True)
+        return StageContext(
+            name=self.name,
+            project=self.project,
+            home=self.home,
+            params=params,
+            fingerprint=self.fingerprint,
+            evidence=self.evidence,
+            tracker=self.tracker,
+            runtime=runtime,
+        )
+
+    def _track(self, params: Mapping[str, Any]) -> Tracker:
+        self.fingerprint = state_fingerprint(params, self.project, self.home)
+        runtime = params.get("runtime") if isinstance(params.get("runtime"), Mapping) else {}
+        assert isinstance(runtime, Mapping)
+        sections = {name: params.get(name) or {} for name in (self.name, "runtime")}
+        return Tracker(
+            home=self.home,
+            uri=os.environ.get("MLFLOW_TRACKING_URI") or default_uri(self.main),
+            experiment=str(runtime.get("experiment") or "brepfind"),
+            stage=self.name,
+            state=State(
+                fingerprint=self.fingerprint,
+                params=flat(effective(params)),
+                tags=git_tags(self.project),
+            ),
+            params=flat(sections),
+            artifacts=self.main / "mlartifacts",
+        )
+
+    def passed(self, metrics: Mapping[str, Any]) -> None:
+        """Write the metrics, then what they took, then close the record.
+
+        Raises:
+            CheckFailed: if a number is not finite: DVC would take it and go on.
+        """
+        assert self.tracker is not None
+        odd = [
+            name
+            for name, value in flat(metrics).items()
+            if isinstance(value, float) and not math.isfinite(value)
+        ]
+        if odd:
+            raise CheckFailed(f"{self.name}: not finite in its metrics: {', '.join(odd)}")
+        file = self.project / paths.metrics_file(self.name)
+        write_json(file, metrics)
+        cost = {"seconds": round(time.monotonic() - self.clock, 3), "peak_memory_mb": _peak_mb()}
+        write_json(self.project / paths.cost_file(self.name), cost)
+        (self.project / paths.failure_report(self.name)).unlink(missing_ok=True)
+        self.tracker.numbers(metrics, prefix(self.name))
+        self.tracker.numbers(cost, f"cost/{self.name}")
+        self.tracker.artifact(file, "metrics")
+        self.tracker.end("FINISHED")
+        shutil.rmtree(self.evidence, ignore_errors=True)
+
+    def failed(self, failure: Failure) -> int:
+        """Say why, keep the evidence, and return the exit code."""
+        where = paths.failure_report(self.name)
+        try:
+            self._keep_evidence(failure, self.project / where)
+            said = f"Evidence: {where} and {_short(self.evidence)}"
+        except OSError as error:  # a full disk must not hide the reason
+            said = f"The evidence could not be written: {error}"
+        if self.tracker is not None:
+            self.tracker.artifact(self.evidence, "postmortem")
+            self.tracker.artifact(self.evidence / "report.md", "postmortem", pipeline=True)
+            self.tracker.end("KILLED" if failure.status == "KILLED" else "FAILED", failure.reason)
+        sentence = f"STOPPED at {self.name}: {failure.reason.rstrip('.')}. {said}"
+        console.print(sentence, style="bold red", markup=False, highlight=False, soft_wrap=True)
+        return failure.exit_code
+
+    def _keep_evidence(self, failure: Failure, where: Path) -> None:
+        self.evidence.mkdir(parents=True, exist_ok=True)
+        if failure.evidence is not None and failure.evidence.is_file():
+            with suppress(shutil.SameFileError):
+                shutil.copy2(failure.evidence, self.evidence)
+        with suppress(OSError):  # a missing params.yaml may be the very reason
+            shutil.copy2(self.project / paths.PARAMS, self.evidence)
+        write_json(self.evidence / "findings.json", [item.as_json() for item in failure.findings])
+        facts = {
+            "time (UTC)": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
+            "evidence": str(self.evidence),
+            "state": self.fingerprint[:12] or "unknown",
+            "commit": git_tags(self.project).get("mlflow.source.git.commit", "none"),
+            "command": " ".join(sys.argv),
+        }
+        text = report(failure, facts)
+        write_text(self.evidence / "report.md", text)
+        write_text(where, text)
+
+
+def prefix(stage: str) -> str:
+    """What the names of a stage's numbers begin with in MLflow."""
+    return "test" if stage == "evaluate" else stage
+
+
+def _require_own_source(project: Path) -> None:
+    used, own = Path(brepfind.__file__).resolve().parent, (project / "src/brepfind").resolve()
+    if used != own:
+        raise UserError(
+            f"the code in use is {used}, not {own}; start stages with make or dvc, or set "
+            "PYTHONPATH=src"
+        )
+
+
+def _peak_mb() -> float:
+    """Peak memory of this process or of its largest child, whichever is more."""
+    peaks = [
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
+    per_mb = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kB
+    return round(max(peaks) / per_mb, 1)
+
+
+def _short(path: Path) -> str:
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[None]:
+    """Turn SIGTERM, SIGINT and SIGHUP into :class:`Interrupted`."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(f"stopped from outside ({signal.Signals(number).name})")
+
+    before = {number: signal.signal(number, stop) for number in _STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _signals_ignored() -> Iterator[None]:
+    """A second Ctrl-C must not cost the evidence."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@contextmanager
+def _owner_watched() -> Iterator[None]:
+    """Stop this stage when the command it belongs to is gone: a killed ``dvc repro`` would leave
+    it working on outputs that the next one deletes.
+    """
+    owner, done = owner_process(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(_WATCH_EVERY_S):
+            if is_alive(owner) is False:
+                log.warning("the command that started this stage is gone")
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    if owner == this_process():
+        yield
+        return
+    threading.Thread(target=watch, name="owner-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()

@@ -1,0 +1,250 @@
+"""Tracker: what a stage tells, buffered, and kept in a spool file while the store is away."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from brepfind.log import get_logger
+from brepfind.processes import owner_process, this_process
+from brepfind.tracking.store import TAG, Store, chunks, metric_name, one_line
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+
+_FLUSH_EVERY_S = 2.0
+_RETRY_AFTER_S = 15.0
+# MLflow's own limits.
+_MAX_PARAM, _MAX_TAG, _BATCH = 6000, 8000, 1000
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What a pipeline run stands for.
+
+    Attributes:
+        fingerprint: digest of the effective params and of the raw data.
+        params: flat, ``train.lr`` to value.
+        tags: facts beside the state, such as the git commit.
+        owner: the command that the stages of this run belong to.
+    """
+
+    fingerprint: str
+    params: Mapping[str, Any]
+    tags: Mapping[str, str] = field(default_factory=dict)
+    owner: str = field(default_factory=owner_process)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "", dot: str = ".") -> dict[str, Any]:
+    """Nested mappings as one, the keys joined: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{dot}{key}" if prefix else str(key)
+        if isinstance(value, Mapping):
+            result.update(flat(value, name, dot))
+        else:
+            result[name] = value
+    return result
+
+
+class Tracker:
+    """The MLflow run of one stage; an :class:`brepfind.events.Events` listener.
+
+    Args:
+        home: the folder of locks and spool files, in the main checkout.
+        uri: the tracking store.
+        experiment: its experiment, made if it is missing.
+        stage: name of the stage.
+        state: what the pipeline run around it stands for.
+        params: flat params of the stage's own run.
+        artifacts: where a store without a server keeps artifacts.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        uri: str,
+        experiment: str,
+        stage: str,
+        state: State,
+        params: Mapping[str, Any],
+        artifacts: Path,
+    ) -> None:
+        self.stage = stage
+        self._key = uuid.uuid4().hex
+        self._open = lambda: Store(home, uri, experiment, artifacts, keep=state.fingerprint)
+        self._store: Store | None = None
+        self._spool = home / "tracking" / f"{self._key}.jsonl"
+        self._pending: list[dict[str, Any]] = []
+        self._points: list[tuple[str, float, int, int]] = []  # name, value, step, milliseconds
+        self._counts: dict[str, int] = {}
+        self._odd: set[str] = set()
+        self._spooled = 0
+        self._last_flush = 0.0
+        self._not_before = 0.0
+        self._start = self._add(
+            "start",
+            stage=stage,
+            fingerprint=state.fingerprint,
+            owner=state.owner,
+            process=this_process(),
+            pipeline_params=_texts(state.params, _MAX_PARAM),
+            params=_texts(params, _MAX_PARAM),
+            tags=_texts(state.tags, _MAX_TAG),
+        )
+        self.flush(force=True)
+
+    # What is told
+
+    def point(self, name: str, value: float, step: int) -> None:
+        """One point of a curve of the stage's run; NaN and infinity become a tag instead."""
+        if math.isfinite(value):
+            self._points.append((metric_name(name), float(value), step, _now()))
+        elif name not in self._odd:
+            self._odd.add(name)
+            self.tags({f"{TAG}nonfinite.{metric_name(name)}": f"{value} at step {step}"})
+        self.flush()
+
+    def happened(self, what: str, facts: Mapping[str, Any]) -> None:
+        """Counted as the series ``events/<what>``; the facts are in the stage's own evidence."""
+        self._counts[what] = self._counts.get(what, 0) + 1
+        self.point(f"events/{what}", self._counts[what], self._counts[what])
+
+    def numbers(self, values: Mapping[str, Any], prefix: str, *, pipeline: bool = False) -> None:
+        """The numbers of a nested mapping, named ``prefix/key/key``, on the stage's run or on
+        the pipeline run; what is not a number is left to the JSON file it comes from.
+        """
+        points, odd = [], {}
+        for name, value in flat(values, prefix, "/").items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if math.isfinite(value):
+                points.append((metric_name(name), float(value), 0, _now()))
+            else:
+                odd[f"{TAG}nonfinite.{metric_name(name)}"] = str(value)
+        self._add("points", points=points, pipeline=pipeline)
+        if odd:
+            self.tags(odd, pipeline=pipeline)
+
+    def tags(self, tags: Mapping[str, str], *, pipeline: bool = False) -> None:
+        """Set tags on the stage's run or on the pipeline run."""
+        self._add("tags", tags=_texts(tags, _MAX_TAG), pipeline=pipeline)
+
+    def artifact(self, path: Path, folder: str = "", *, pipeline: bool = False) -> None:
+        """Keep a file, or all files of a folder, with the run."""
+        self._add("artifact", path=str(path.resolve()), folder=folder, pipeline=pipeline)
+
+    def end(self, status: Status, reason: str = "") -> None:
+        """End the stage's run. FAILED and KILLED end the pipeline run too, with the reason as a
+        tag; only ``publish`` ends it well.
+        """
+        self._add(
+            "end",
+            status=status,
+            reason=reason[:_MAX_TAG],
+            stage=self.stage,
+            closes=self.stage == "publish" and status == "FINISHED",
+        )
+        self.flush(force=True)
+        if self._pending:
+            log.warning(
+                "MLflow is away; the record of this run is kept in %s and delivered by the next "
+                "command",
+                self._spool,
+            )
+
+    # How it gets there
+
+    def flush(self, *, force: bool = False) -> None:
+        """Deliver what is due; at most every two seconds unless forced. Never raises."""
+        now = time.monotonic()
+        if not force and now - self._last_flush < _FLUSH_EVERY_S:
+            return
+        self._last_flush = now
+        self._take_points()
+        if force or now >= self._not_before:
+            try:
+                self._deliver()
+                return
+            # Whatever a store, a driver or a network can raise: tracking never stops the work.
+            except Exception as error:
+                if not self._spooled:
+                    log.warning("MLflow cannot be reached, going on without (%s)", one_line(error))
+                self._not_before = now + _RETRY_AFTER_S
+        self._keep()
+
+    def _take_points(self) -> None:
+        points, self._points = self._points, []
+        for some in chunks(points, _BATCH):
+            self._add("points", points=some, pipeline=False)
+
+    def _add(self, kind: str, **content: Any) -> dict[str, Any]:
+        self._take_points()  # what was told first is delivered first
+        op = {"op": kind, "key": self._key, "time": _now(), **content}
+        self._pending.append(op)
+        return op
+
+    def _deliver(self) -> None:
+        if self._store is None:
+            self._store = self._open()
+        while self._pending:
+            self._store.apply(self._pending[0])
+            del self._pending[0]
+            self._spooled = max(0, self._spooled - 1)
+        if self._spool.exists():
+            self._spool.unlink()
+            log.info("MLflow is back; everything was delivered")
+        self._spooled = 0
+
+    def _keep(self) -> None:
+        """Write what is pending and not yet on the disk to the spool file."""
+        new = self._pending[self._spooled :]
+        if not new:
+            return
+        try:
+            self._spool.parent.mkdir(parents=True, exist_ok=True)
+            with self._spool.open("a", encoding="utf-8") as file:
+                if file.tell() == 0 and new[0] is not self._start:
+                    new = [self._start, *new]  # who the rest is about
+                for op in new:
+                    file.write(json.dumps(_with_copy(op, self._spool)) + "\n")
+            self._spooled = len(self._pending)
+        except OSError as error:
+            log.warning("%s: cannot be written (%s)", self._spool, error.strerror)
+
+
+def _texts(values: Mapping[str, Any], limit: int) -> dict[str, str]:
+    """Values as MLflow keeps them: text, a number as JSON writes it, cut visibly at the limit."""
+    texts = {}
+    for key, value in values.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        texts[metric_name(key)] = text if len(text) <= limit else text[: limit - 3] + "..."
+    return texts
+
+
+def _with_copy(op: dict[str, Any], spool: Path) -> dict[str, Any]:
+    """An artifact that has to wait is copied, since its original may not wait with it."""
+    if op["op"] != "artifact" or not Path(op["path"]).exists():
+        return op
+    source = Path(op["path"])
+    copy = spool.with_suffix("") / uuid.uuid4().hex[:8] / source.name
+    copy.parent.mkdir(parents=True)
+    if source.is_dir():
+        shutil.copytree(source, copy)
+    else:
+        shutil.copy2(source, copy)
+    return {**op, "path": str(copy)}
+
+
+def _now() -> int:
+    """Milliseconds since the epoch, as MLflow counts."""
+    return int(time.time() * 1000)

@@ -1,0 +1,23 @@
+"""prepare: the corpus manifest, from the sample or from your own STEP folder and captions.
+
+DVC runs it from the project's root; by hand: ``PYTHONPATH=src python -P stages/prepare.py``.
+(-P keeps this folder off the import path, whose names could be taken for libraries.)
+"""
+
+from __future__ import annotations
+
+import sys
+
+from brepfind.pipeline.context import StageFunction
+from brepfind.pipeline.runner import run_stage
+
+
+def load() -> StageFunction:
+    """Import the work late, so that a library that cannot be imported is reported, too."""
+    from brepfind.pipeline.prepare import prepare
+
+    return prepare
+
+
+if __name__ == "__main__":
+    sys.exit(run_stage("prepare", load))

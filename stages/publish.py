@@ -1,0 +1,23 @@
+"""publish: the search index and the report; closes the pipeline run in MLflow.
+
+DVC runs it from the project's root; by hand: ``PYTHONPATH=src python -P stages/publish.py``.
+(-P keeps this folder off the import path, whose names could be taken for libraries.)
+"""
+
+from __future__ import annotations
+
+import sys
+
+from brepfind.pipeline.context import StageFunction
+from brepfind.pipeline.runner import run_stage
+
+
+def load() -> StageFunction:
+    """Import the work late, so that a library that cannot be imported is reported, too."""
+    from brepfind.pipeline.publish import publish
+
+    return publish
+
+
+if __name__ == "__main__":
+    sys.exit(run_stage("publish", load))

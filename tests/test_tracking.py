@@ -1,0 +1,368 @@
+"""The tracker against a real SQLite store, and against one that is away."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
+
+from brepfind.processes import is_alive, owner_process, this_process
+from brepfind.tracking.store import TAG, Store, default_uri, metric_name
+from brepfind.tracking.tracker import State, Tracker, flat
+
+# SQLAlchemy 2.1 deprecates what MLflow 3.17 does with it.
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
+
+GONE = "999999/1.00@" + this_process().partition("@")[2]
+
+
+@pytest.fixture(scope="module")
+def main(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout whose store was made once: its migrations cost a second."""
+    return tmp_path_factory.mktemp("checkout with spaces")
+
+
+@pytest.fixture
+def experiment(request: pytest.FixtureRequest) -> str:
+    return request.node.name
+
+
+@pytest.fixture
+def heard(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """brepfind's own log, whatever an earlier command set up."""
+    logger = logging.getLogger("brepfind")
+    before = logger.propagate, logger.level
+    logger.propagate, logger.level = True, logging.INFO
+    yield caplog
+    logger.propagate, logger.level = before
+
+
+def tracker(main: Path, experiment: str, stage: str, state: State, uri: str = "") -> Tracker:
+    return Tracker(
+        home=main / ".brepfind",
+        uri=uri or default_uri(main),
+        experiment=experiment,
+        stage=stage,
+        state=state,
+        params={"train.lr": 1e-5},
+        artifacts=main / "mlartifacts",
+    )
+
+
+def state(fingerprint: str = "f1", owner: str = "") -> State:
+    return State(
+        fingerprint=fingerprint,
+        params={"train.lr": 1e-5, "train.freeze": ["surface_cnn"], "sanitize.checkpoint": None},
+        tags={"mlflow.source.git.commit": "abc"},
+        owner=owner or this_process(),
+    )
+
+
+def runs(main: Path, experiment: str, kind: str) -> list[Run]:
+    client = MlflowClient(default_uri(main))
+    found = client.get_experiment_by_name(experiment)
+    assert found is not None
+    return client.search_runs(
+        [found.experiment_id], f"tags.`{TAG}kind` = '{kind}'", order_by=["attributes.start_time"]
+    )
+
+
+def test_stages_of_one_command_share_a_pipeline_run_that_publish_closes(
+    main: Path, experiment: str, tmp_path: Path
+) -> None:
+    for stage in ("prepare", "publish"):
+        one = tracker(main, experiment, stage, state())
+        one.point("train/loss", 2.5, 1)
+        one.numbers({"text_to_cad": {"R@1": 0.25, "n_queries": 8}, "said": "words"}, "test")
+        one.numbers({"R_at_1": 0.25}, "test", pipeline=True)
+        file = tmp_path / "note.txt"
+        file.write_text("x")
+        one.artifact(file, "notes")
+        one.end("FINISHED")
+        (pipeline,) = runs(main, experiment, "pipeline")
+        assert pipeline.info.status == ("FINISHED" if stage == "publish" else "RUNNING")
+    first, second = runs(main, experiment, "stage")
+    assert (first.info.run_name, second.info.run_name) == ("prepare", "publish")
+    assert first.data.tags["mlflow.parentRunId"] == pipeline.info.run_id
+    assert first.info.status == second.info.status == "FINISHED"
+    assert first.data.metrics == {
+        "train/loss": 2.5,
+        "test/text_to_cad/R_at_1": 0.25,
+        "test/text_to_cad/n_queries": 8.0,
+    }
+    assert pipeline.data.metrics == {"test/R_at_1": 0.25}
+    assert pipeline.data.params == {
+        "train.lr": "1e-05",
+        "train.freeze": '["surface_cnn"]',
+        "sanitize.checkpoint": "null",
+    }
+    assert pipeline.data.tags["mlflow.source.git.commit"] == "abc"
+    assert Path(first.info.artifact_uri.removeprefix("file://").replace("%20", " ")).is_relative_to(
+        main / "mlartifacts"
+    )
+    client = MlflowClient(default_uri(main))
+    assert [f.path for f in client.list_artifacts(first.info.run_id, "notes")] == ["notes/note.txt"]
+
+
+def test_failed_stays_failed_and_the_repair_is_a_new_attempt(main: Path, experiment: str) -> None:
+    tracker(main, experiment, "sanitize", state(owner="1/1.00@elsewhere")).end("FAILED", "NaN in w")
+    (failed,) = runs(main, experiment, "pipeline")
+    assert failed.info.status == "FAILED"
+    assert failed.data.tags[f"{TAG}reason"] == "NaN in w"
+    assert failed.data.tags["mlflow.note.content"] == "NaN in w"
+    assert failed.data.tags[f"{TAG}stopped_at"] == "sanitize"
+    (stage,) = runs(main, experiment, "stage")
+    assert stage.info.status == "FAILED"
+    assert stage.data.tags[f"{TAG}reason"] == "NaN in w"
+
+    tracker(main, experiment, "publish", state()).end("FINISHED")
+    first, second = runs(main, experiment, "pipeline")
+    assert (first.info.status, second.info.status) == ("FAILED", "FINISHED")
+    assert second.data.tags[f"{TAG}attempt"] == "2"
+
+
+def test_nothing_a_failed_run_hears_later_makes_it_well(main: Path, experiment: str) -> None:
+    first = tracker(main, experiment, "split", state())
+    second = tracker(main, experiment, "publish", state())
+    first.end("FAILED", "leaks")
+    second.end("FINISHED")
+    (pipeline,) = runs(main, experiment, "pipeline")
+    assert pipeline.info.status == "FAILED"
+
+
+def test_a_later_command_goes_on_with_an_open_run_whose_command_ended_between_stages(
+    main: Path, experiment: str
+) -> None:
+    tracker(main, experiment, "prepare", state(owner=GONE)).end("FINISHED")
+    tracker(main, experiment, "extract", state()).end("FINISHED")
+    (pipeline,) = runs(main, experiment, "pipeline")
+    assert pipeline.info.status == "RUNNING"
+    assert pipeline.data.tags[f"{TAG}process"] == this_process()
+
+
+def test_a_state_that_another_living_command_works_on_is_left_to_it(
+    main: Path, experiment: str
+) -> None:
+    tracker(main, experiment, "prepare", state(owner="1/1.00@elsewhere")).end("FINISHED")
+    tracker(main, experiment, "prepare", state()).end("FINISHED")
+    assert len(runs(main, experiment, "pipeline")) == 2
+
+
+def test_runs_whose_process_is_gone_are_marked_killed_by_the_next_command(
+    main: Path, experiment: str
+) -> None:
+    code = textwrap.dedent(f"""
+        import os, signal
+        from pathlib import Path
+        from brepfind.tracking.tracker import State, Tracker
+        from brepfind.tracking.store import default_uri
+        main = Path({str(main)!r})
+        Tracker(home=main / ".brepfind", uri=default_uri(main), experiment={experiment!r},
+                stage="train", state=State(fingerprint="f1", params={{}}), params={{}},
+                artifacts=main / "mlartifacts")
+        os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert runs(main, experiment, "stage")[0].info.status == "RUNNING"
+
+    tracker(main, experiment, "train", state("f1")).end("FINISHED")
+    killed, again = runs(main, experiment, "stage")
+    assert killed.info.status == "KILLED"
+    assert "ended without a word in train" in killed.data.tags[f"{TAG}reason"]
+    assert again.info.status == "FINISHED"
+    assert [run.info.status for run in runs(main, experiment, "pipeline")] == ["KILLED", "RUNNING"]
+
+
+def test_an_open_run_of_another_state_whose_command_is_gone_is_marked_killed(
+    main: Path, experiment: str
+) -> None:
+    tracker(main, experiment, "prepare", state("f1", owner=GONE)).end("FINISHED")
+    tracker(main, experiment, "prepare", state("f2")).end("FINISHED")
+    old, new = runs(main, experiment, "pipeline")
+    assert (old.info.status, new.info.status) == ("KILLED", "RUNNING")
+    assert "before publish" in old.data.tags[f"{TAG}reason"]
+
+
+def test_a_number_that_is_not_finite_becomes_a_tag_and_never_a_metric(
+    main: Path, experiment: str
+) -> None:
+    one = tracker(main, experiment, "train", state())
+    for step, value in enumerate((1.0, math.nan, math.inf), start=1):
+        one.point("train/loss", value, step)
+    one.numbers({"recall": math.nan}, "test")
+    one.end("FAILED", "NaN")
+    (run,) = runs(main, experiment, "stage")
+    assert run.data.metrics == {"train/loss": 1.0}
+    assert run.data.tags[f"{TAG}nonfinite.train/loss"] == "nan at step 2"
+    assert run.data.tags[f"{TAG}nonfinite.test/recall"] == "nan"
+
+
+def test_what_happens_is_counted_as_a_series(main: Path, experiment: str) -> None:
+    one = tracker(main, experiment, "train", state())
+    for step in (4, 9):
+        one.happened("step_skipped", {"step": step})
+    one.end("FINISHED")
+    (run,) = runs(main, experiment, "stage")
+    client = MlflowClient(default_uri(main))
+    history = client.get_metric_history(run.info.run_id, "events/step_skipped")
+    assert [(point.step, point.value) for point in history] == [(1, 1.0), (2, 2.0)]
+
+
+def test_thousands_of_points_arrive_in_few_calls(main: Path, experiment: str) -> None:
+    one = tracker(main, experiment, "train", state())
+    began = time.monotonic()
+    for step in range(2500):
+        one.point("train/loss", 1 / (step + 1), step)
+    one.end("FINISHED")
+    assert time.monotonic() - began < 10
+    (run,) = runs(main, experiment, "stage")
+    client = MlflowClient(default_uri(main))
+    assert len(client.get_metric_history(run.info.run_id, "train/loss")) == 2500
+
+
+def test_an_outage_stops_nothing_and_the_next_command_delivers(
+    main: Path, experiment: str, tmp_path: Path, heard: pytest.LogCaptureFixture
+) -> None:
+    # A folder stands where the database should be, until the store "comes back".
+    uri = f"sqlite:///{tmp_path / 'away' / 'mlflow.db'}"
+    (tmp_path / "away").write_text("in the way")
+    home = tmp_path / ".brepfind"
+
+    def open_one(stage: str) -> Tracker:
+        return Tracker(
+            home=home,
+            uri=uri,
+            experiment=experiment,
+            stage=stage,
+            state=state(owner=GONE),
+            params={},
+            artifacts=tmp_path / "artifacts",
+        )
+
+    one = open_one("train")
+    one.point("train/loss", 2.0, 1)
+    evidence = tmp_path / "evidence"
+    evidence.mkdir()
+    (evidence / "why.txt").write_text("because")
+    one.artifact(evidence, "postmortem")
+    one.end("FAILED", "NaN loss")
+    assert "MLflow cannot be reached, going on without" in heard.text
+    assert "delivered by the next command" in heard.text
+    (evidence / "why.txt").unlink()
+    evidence.rmdir()
+
+    (spool,) = (home / "tracking").glob("*.jsonl")
+    ops = [json.loads(line) for line in spool.read_text().splitlines()]
+    assert [op["op"] for op in ops] == ["start", "points", "artifact", "end"]
+    # As if that process had ended since.
+    spool.write_text("".join(json.dumps({**op, "process": GONE}) + "\n" for op in ops))
+
+    (tmp_path / "away").unlink()
+    (tmp_path / "away").mkdir()
+    open_one("train").end("FINISHED")
+    client = MlflowClient(uri)
+    found = client.get_experiment_by_name(experiment)
+    assert found is not None
+    old, new = client.search_runs(
+        [found.experiment_id],
+        f"tags.`{TAG}kind` = 'stage'",
+        order_by=["attributes.start_time"],
+    )
+    assert (old.info.status, new.info.status) == ("FAILED", "FINISHED")
+    assert old.data.metrics == {"train/loss": 2.0}
+    assert old.data.tags[f"{TAG}reason"] == "NaN loss"
+    assert client.list_artifacts(old.info.run_id, "postmortem")[0].path == "postmortem/why.txt"
+    assert not list((home / "tracking").glob("*"))
+
+
+def test_an_outage_in_the_middle_is_made_up_for_by_the_same_command(
+    main: Path, experiment: str, monkeypatch: pytest.MonkeyPatch, heard: pytest.LogCaptureFixture
+) -> None:
+    one = tracker(main, experiment, "train", state())
+    apply = Store.apply
+
+    def away(self: Store, op: dict[str, object]) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(Store, "apply", away)
+    one.point("train/loss", 2.0, 1)
+    one.flush(force=True)
+    assert list((main / ".brepfind" / "tracking").glob("*.jsonl"))
+    monkeypatch.setattr(Store, "apply", apply)
+    one.point("train/loss", 1.0, 2)
+    one.end("FINISHED")
+    (run,) = runs(main, experiment, "stage")
+    client = MlflowClient(default_uri(main))
+    history = client.get_metric_history(run.info.run_id, "train/loss")
+    assert [point.value for point in history] == [2.0, 1.0]
+    assert "everything was delivered" in heard.text
+    assert not list((main / ".brepfind" / "tracking").glob("*.jsonl"))
+
+
+def test_what_the_store_refuses_is_said_and_does_not_hold_up_the_rest(
+    main: Path, experiment: str, heard: pytest.LogCaptureFixture
+) -> None:
+    one = tracker(main, experiment, "train", state())
+    one.tags({"x" * 300: "a key longer than MLflow takes"})
+    one.tags({"fine": "yes"})
+    one.end("FINISHED")
+    assert "MLflow refused 'tags'" in heard.text
+    (run,) = runs(main, experiment, "stage")
+    assert run.data.tags["fine"] == "yes"
+
+
+@pytest.mark.slow
+def test_many_processes_on_a_fresh_store_make_one_pipeline_run(tmp_path: Path) -> None:
+    code = textwrap.dedent(f"""
+        from pathlib import Path
+        from brepfind.tracking.tracker import State, Tracker
+        from brepfind.tracking.store import default_uri
+        main = Path({str(tmp_path)!r})
+        Tracker(home=main / ".brepfind", uri=default_uri(main), experiment="e", stage="train",
+                state=State(fingerprint="f", params={{"a": 1}}, owner={this_process()!r}),
+                params={{}}, artifacts=main / "mlartifacts").end("FINISHED")
+    """)
+    crowd = [
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(4)
+    ]
+    for one in crowd:
+        _, complaints = one.communicate(timeout=120)
+        assert (one.returncode, complaints) == (0, b"")
+    assert len(runs(tmp_path, "e", "pipeline")) == 1
+    assert len(runs(tmp_path, "e", "stage")) == 4
+
+
+def test_names_and_nested_values() -> None:
+    assert metric_name("test/R@1 (%)") == "test/R_at_1 ___"
+    assert flat({"a": {"b": 1, "c": {"d": 2}}, "e": 3}) == {"a.b": 1, "a.c.d": 2, "e": 3}
+
+
+def test_a_process_is_known_by_more_than_its_number() -> None:
+    me = this_process()
+    assert is_alive(me) is True
+    assert is_alive(GONE) is False
+    assert is_alive(f"{os.getpid()}/1.00@{me.partition('@')[2]}") is False
+    assert is_alive("1/1.00@another-machine") is None
+
+
+def test_the_owner_of_a_stage_is_dvc_and_not_its_shell() -> None:
+    code = "from brepfind.processes import owner_process; print(owner_process())"
+    # The second command keeps the shell from handing its own process over to Python.
+    shell = ["sh", "-c", f"{sys.executable} -c '{code}'; exit 0"]
+    env = {**os.environ, "DVC_STAGE": "train"}
+    said = subprocess.run(shell, env=env, capture_output=True, text=True, check=True).stdout
+    assert said.strip() == this_process()
+    assert owner_process() == this_process()
