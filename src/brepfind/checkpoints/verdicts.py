@@ -96,7 +96,8 @@ def share_text(count: int, total: int, what: str) -> str:
     share = count / total if total else 0.0
     if share < 1e-4:
         return f"{count:,} of {total:,} {what}"
-    return f"{share:.2%} {what}" if share < 1 else f"all {what}"
+    # Rounded down at the top: 100.00% would say that none is left.
+    return f"{min(share, 0.9999):.2%} {what}" if count < total else f"all {what}"
 
 
 def symptoms(vitals: TensorVitals, *, allow_complex: bool = True) -> list[Symptom]:
@@ -150,7 +151,7 @@ def _complex(vitals: TensorVitals, add: Any, allowed: bool) -> None:
         advice = (
             "NCCL refuses it and a cast to bf16 keeps its real part only: run brepfind sanitize"
         )
-        add("sick", "complex", f"is {str(vitals.dtype).removeprefix('torch.')}", advice=advice)
+        add("sick", "complex", str(vitals.dtype).removeprefix("torch."), advice=advice)
     elif vitals.imaginary_zero and "cis" in vitals.name.rsplit(".", 1)[-1]:
         advice = "it went through a real dtype once; take the table from the original file"
         add("sick", "lost_imaginary", "complex, but every imaginary part is 0", advice=advice)
