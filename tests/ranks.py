@@ -6,12 +6,13 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import socket
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import torch.distributed as dist
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
@@ -41,9 +42,8 @@ def run_ranks(
 
     A rank still alive after ``limit_s`` is killed and has the code None.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # As torchrun does: the store outlives every rank. Port 0 takes a free one.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     began = time.monotonic()
     ranks = []
     for rank in range(world):
@@ -54,7 +54,8 @@ def run_ranks(
             "LOCAL_RANK": str(rank),
             "LOCAL_WORLD_SIZE": str(world),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
             **(environment or {}),
         }
         process = _CONTEXT.Process(target=_one, args=(function, args, variables, there))

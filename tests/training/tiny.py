@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
     "text_fp16": False,
     "encoder": {
         "dim": 16,
-        "layers": 1,
+        "layers": 2,
         "heads": 2,
         "kv_heads": 1,
         "feed_forward": 16,

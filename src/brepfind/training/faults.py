@@ -91,11 +91,11 @@ class Faults:
             if self.has(kind, step):
                 os.kill(os.getpid(), number)
         if self.has("nan_weight", step):
-            weight = next(p for p in module.parameters() if p.requires_grad)
+            weight = next(p for p in module.parameters() if p.requires_grad and p.dim() > 1)
             weight.data.view(-1)[0] = math.nan
         if self.has("nan_statistic", step):
-            buffer = next(b for name, b in module.named_buffers() if name.endswith("running_mean"))
-            buffer.view(-1)[0] = math.nan
+            means = [b for name, b in module.named_buffers() if name.endswith("running_mean")]
+            means[-1].view(-1)[0] = math.nan  # the first are those of CNNs that may be frozen
 
     def loading(self, step: int) -> None:
         """Faults of the loader."""

@@ -23,8 +23,10 @@ from brepfind.log import get_logger, progress
 from brepfind.metrics.guard import Tally, judge_plan, stuck_at_chance
 from brepfind.training.batches import StepBatch, share_of
 from brepfind.training.build import metadata
+from brepfind.training.evidence import explain, keep
 from brepfind.training.job import Job
 from brepfind.training.prepare import Prepared
+from brepfind.training.provenance import WELL
 from brepfind.training.resume import (
     StateFolder,
     learning,
@@ -143,9 +145,10 @@ class Run:
         report = self.guarded.run(step, batch, stop=bool(self.stop))
         self._spend("steps", time.perf_counter() - began)
         self.at += 1
-        self._account(report, batch)
+        provenance = self._provenance(report, batch)
+        self._account(report, batch, provenance)
         if report.verdict.action == "halt":
-            raise StepHalted(*self._explain(report, batch))
+            raise StepHalted(*self._explain(report, batch, provenance))
         if self.step % self.config.scan_every == 0:
             began = time.perf_counter()
             require_finite("model", learning(self.prepared.dual))
@@ -155,7 +158,26 @@ class Run:
         if self.step % self.job.save_every == 0 and self.at < self.prepared.order.steps:
             self._save()
 
-    def _account(self, report: StepReport, batch: StepBatch) -> None:
+    def _provenance(self, report: StepReport, batch: StepBatch) -> dict[str, Any]:
+        """Run the first bad step again and keep it; every rank takes part, as the verdict is
+        everyone's. An overflow while the scale settles needs no explanation.
+        """
+        verdict, tally = report.verdict, self.guarded.tally
+        first = tally.skips == 1 and verdict.cause in ("loss", "gradient")
+        if verdict.cause is None or not (verdict.action == "halt" or first):
+            return {}
+        self.group.watch.beat("explain")
+        facts, everyone = explain(self.guarded, report.step, batch)
+        of_ranks = self.group.gather(facts, "gather provenance")
+        found = [rank for rank, said in enumerate(of_ranks) if said["sentence"] != WELL]
+        ranks = list(report.bad_ranks) or found or list(range(self.group.world))
+        if self.group.rank in ranks:
+            folder = Path(self.job.postmortem)
+            path = folder / f"step-rank{self.group.rank}.pt"
+            keep(path, self.guarded, report.step, batch, everyone, facts)
+        return {**of_ranks[ranks[0]], "ranks": ranks}
+
+    def _account(self, report: StepReport, batch: StepBatch, provenance: dict[str, Any]) -> None:
         for name, seconds in report.seconds.items():
             self._spend(name, seconds)
         if report.verdict.action == "step":
@@ -166,9 +188,10 @@ class Run:
             )
         tally = self.guarded.tally
         if report.verdict.action == "skip":
-            facts = self._facts(report, batch)
+            facts = self._facts(report, batch, provenance)
             if self.group.first:
-                log.warning("step %d skipped: %s", report.step, facts["reason"])
+                said = f"; {provenance['sentence']}" if provenance else ""
+                log.warning("step %d skipped: %s%s", report.step, facts["reason"], said)
             self.events.happened("step_skipped", facts)
             self.events.point("train/skipped_steps", tally.skips, report.step)
             self.events.point("train/overflows", tally.overflows, report.step)
@@ -182,8 +205,10 @@ class Run:
             if self.guarded.scaler is not None:
                 self.events.point("train/loss_scale", report.loss_scale, report.step)
 
-    def _facts(self, report: StepReport, batch: StepBatch) -> dict[str, Any]:
-        ranks = report.bad_ranks or tuple(range(self.group.world))
+    def _facts(
+        self, report: StepReport, batch: StepBatch, provenance: dict[str, Any]
+    ) -> dict[str, Any]:
+        ranks = provenance.get("ranks") or report.bad_ranks or range(self.group.world)
         mine = [share_of(np.arange(len(batch.ids)), rank, self.group.world) for rank in ranks]
         return {
             "step": report.step,
@@ -199,16 +224,20 @@ class Run:
             "lr": report.lr,
             "skipped": self.guarded.tally.skips,
             "overflows": self.guarded.tally.overflows,
+            "provenance": provenance,
         }
 
-    def _explain(self, report: StepReport, batch: StepBatch) -> tuple[str, dict[str, Any]]:
-        facts = self._facts(report, batch)
+    def _explain(
+        self, report: StepReport, batch: StepBatch, provenance: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        facts = self._facts(report, batch, provenance)
         ids = facts["part_ids"]
         shown = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
         ranks = ", ".join(map(str, facts["ranks"]))
         summary = (
             f"training stopped at step {report.step} (epoch {self.epoch + 1}): "
             f"{report.verdict.reason}; rank {ranks}, parts {shown}"
+            + (f"; {provenance['sentence']}" if provenance else "")
         )
         return summary, facts
 

@@ -36,24 +36,30 @@ def contrastive_loss(
     Returns:
         A scalar in float32, or float64 if the inputs are.
     """
-    dtype = torch.float64 if parts_BD.dtype == torch.float64 else torch.float32
     with torch.autocast(parts_BD.device.type, enabled=False):
+        own = unit_pairs(parts_BD, texts_BD)
         # One collective for both towers, and so one order of collectives in backward.
-        both = torch.cat([unit_rows(parts_BD.to(dtype)), unit_rows(texts_BD.to(dtype))], dim=1)
-        everyone = gather_with_grad(both)
-        width = parts_BD.shape[1]
-        parts_ND, texts_ND = everyone[:, :width], everyone[:, width:]
-        start = 0
-        if local:
-            start = rank * len(parts_BD)
-            rows_parts, rows_texts = both[:, :width], both[:, width:]
-        else:
-            rows_parts, rows_texts = parts_ND, texts_ND
-        target = torch.arange(start, start + len(rows_parts), device=both.device)
-        scale = scale.to(dtype)
-        to_texts = one_direction(scale * rows_parts @ texts_ND.T, target, same_BN)
-        to_parts = one_direction(scale * rows_texts @ parts_ND.T, target, same_BN)
-        return (to_texts + to_parts) / 2
+        return loss_of_rows(own, gather_with_grad(own), scale, same_BN, rank=rank, local=local)
+
+
+def unit_pairs(parts_BD: Tensor, texts_BD: Tensor) -> Tensor:
+    """Both towers' rows at length 1 beside each other, (B, 2 D), in float32 or float64."""
+    dtype = torch.float64 if parts_BD.dtype == torch.float64 else torch.float32
+    return torch.cat([unit_rows(parts_BD.to(dtype)), unit_rows(texts_BD.to(dtype))], dim=1)
+
+
+def loss_of_rows(
+    own: Tensor, everyone: Tensor, scale: Tensor, same_BN: Tensor, *, rank: int, local: bool
+) -> Tensor:
+    """The loss from this rank's rows (B, 2 D) and all ranks' rows (N, 2 D)."""
+    width = own.shape[1] // 2
+    start = rank * len(own) if local else 0
+    rows = own if local else everyone
+    target = torch.arange(start, start + len(rows), device=own.device)
+    scale = scale.to(own.dtype)
+    to_texts = one_direction(scale * rows[:, :width] @ everyone[:, width:].T, target, same_BN)
+    to_parts = one_direction(scale * rows[:, width:] @ everyone[:, :width].T, target, same_BN)
+    return (to_texts + to_parts) / 2
 
 
 def one_direction(logits_BN: Tensor, target_B: Tensor, same_BN: Tensor) -> Tensor:

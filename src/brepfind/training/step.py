@@ -174,6 +174,16 @@ class GuardedStep:
         """Make BatchNorm statistics that live the same on all ranks; before a validation."""
         self._statistics.average(self.group)
 
+    @contextlib.contextmanager
+    def statistics_kept(self) -> Iterator[None]:
+        """Forward passes in the block leave BatchNorm statistics as they were."""
+        kept = LiveStatistics(self.module)
+        kept.remember()
+        try:
+            yield
+        finally:
+            kept.restore()
+
     # Forward ---------------------------------------------------------------------------------
 
     def _set_lr(self, step: int) -> float:
@@ -204,8 +214,8 @@ class GuardedStep:
             return parts, texts, scale
         with torch.no_grad():
             rows = [self.embed(self.module, step, n, m) for n, m in enumerate(batch.micros)]
-        parts = torch.cat([row[0] for row in rows]).float().requires_grad_()
-        texts = torch.cat([row[1] for row in rows]).float().requires_grad_()
+        parts = wide(torch.cat([row[0] for row in rows])).requires_grad_()
+        texts = wide(torch.cat([row[1] for row in rows])).requires_grad_()
         return parts, texts, rows[0][2].detach().clone().requires_grad_()
 
     def _loss(
@@ -270,8 +280,8 @@ class GuardedStep:
             with contextlib.nullcontext() if last else self._unsynced():
                 rows = self.embed(self.ddp, step, number, micro)
                 rows_at = slice(number * size, (number + 1) * size)
-                surrogate = (rows[0].float() * parts.grad[rows_at]).sum()
-                surrogate = surrogate + (rows[1].float() * texts.grad[rows_at]).sum()
+                surrogate = (wide(rows[0]) * parts.grad[rows_at]).sum()
+                surrogate = surrogate + (wide(rows[1]) * texts.grad[rows_at]).sum()
                 weight = scale.grad if last else torch.zeros_like(scale.grad)
                 (surrogate + rows[2] * weight).backward()
 
@@ -368,6 +378,11 @@ def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) ->
     # The scaler keeps this per optimizer and device, and has no public way to ask.
     state: dict[str, Any] = scaler._per_optimizer_states[id(optimizer)]
     return any(bool(flag.item()) for flag in state["found_inf_per_device"].values())
+
+
+def wide(rows: Tensor) -> Tensor:
+    """Half precision made float32; what is wider stays as it is."""
+    return rows.float() if rows.dtype in _DTYPES.values() else rows
 
 
 def _bits_of(value: float) -> int:
