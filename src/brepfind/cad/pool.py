@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, TimeoutError
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Outcome:
 
 def extract_many(
     files: Sequence[tuple[str, Path]], config: ExtractConfig, workers: int
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Extract ``files`` (key, path), yielding outcomes as they are completed.
 
     Every file gives exactly one outcome. Closing the generator, or Ctrl-C in the loop over it,

@@ -1,4 +1,4 @@
-"""The ``runtime`` section: what cannot change a result, so DVC does not look at it."""
+"""The sections that belong to the pipeline itself: ``publish`` and ``runtime``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from brepfind.params import Section
 
 
 class RuntimeConfig(Section):
-    """Settings of the machine and of the record, not of the result."""
+    """Settings of the machine and of the record: they cannot change a result, so DVC does not look
+    at them.
+    """
 
     workers: int = Field(
         ge=0, le=1024, description="Processes that read and write STEP files; 0: one per core."
@@ -23,6 +25,11 @@ class RuntimeConfig(Section):
         gt=0, description="Seconds that training has to save its state when told to stop."
     )
 
+    loader_workers: int = Field(
+        ge=0, le=256, description="Processes of one rank that prepare batches; 0: the rank itself."
+    )
+    save_every: int = Field(ge=1, description="Steps between saves of training's state.")
+
     def workers_here(self) -> int:
         """Processes to use on this machine."""
         return self.workers or _cores()
@@ -30,6 +37,12 @@ class RuntimeConfig(Section):
     def threads_here(self, processes: int = 1) -> int:
         """Threads for each of ``processes`` processes on this machine."""
         return self.threads or max(1, _cores() // processes)
+
+
+class PublishConfig(Section):
+    """The ``publish`` section: what is made of a run in which every gate passed."""
+
+    index: bool = Field(description="Embed all parts into the search index, data/index.")
 
 
 def _cores() -> int:

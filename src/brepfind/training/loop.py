@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
+from brepfind.checkpoints.state import save_state
 from brepfind.checkpoints.weights import save_weights
 from brepfind.distributed.group import Group
 from brepfind.errors import CheckFailed, Interrupted
@@ -385,6 +386,8 @@ class Run:
                 if source.exists():
                     with atomic_path(out / name) as aside:
                         aside.write_bytes(source.read_bytes())
+            # The health gate looks at the optimizer's moments too; the resumable state goes.
+            save_state(out / "optimizer.pt", {"optimizer": self.guarded.optimizer.state_dict()})
             write_text(out / "history.csv", _csv(self.history))
             write_json(out / "train.json", self._numbers())
             write_json(out / "cost.json", self.cost)

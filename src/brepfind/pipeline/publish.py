@@ -1,0 +1,93 @@
+"""publish: the search index, the report, and the end of the pipeline run in MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from brepfind.files import read_json
+from brepfind.graphs.dataset import PartReader
+from brepfind.graphs.store import GraphStore
+from brepfind.pipeline import paths
+from brepfind.pipeline.config import PublishConfig
+from brepfind.pipeline.context import StageContext
+from brepfind.pipeline.runner import prefix
+from brepfind.report.markdown import write_report
+from brepfind.retrieval.embed import embed_parts
+from brepfind.retrieval.index import make_index, write_index
+from brepfind.retrieval.model import load_trained
+
+_FACTS = ["model_id", "path", "faces", "edges", "volume", "area"]
+_BOX = ["box_min_x", "box_min_y", "box_min_z", "box_max_x", "box_max_y", "box_max_z"]
+
+
+def publish(context: StageContext) -> Mapping[str, Any]:
+    """Write ``data/index`` and ``reports/report.md``, and copy every stage's numbers up."""
+    config = context.section("publish", PublishConfig)
+    metrics = {
+        stage: read_json(context.path(paths.metrics_file(stage)))
+        for stage in paths.STAGES
+        if stage != "publish"
+    }
+    indexed = _index(context) if config.index else 0
+    report = context.path(paths.REPORT)
+    write_report(
+        report,
+        figures=context.path(paths.FIGURES),
+        metrics=metrics,
+        costs={
+            stage: read_json(context.path(paths.cost_file(stage)))
+            for stage in paths.STAGES
+            if stage != "publish"
+        },
+        history=pd.read_csv(context.path(paths.MODEL) / "history.csv"),
+        params=context.params,
+        fingerprint=context.fingerprint,
+    )
+    for stage, numbers in metrics.items():
+        context.tracker.numbers(_headline(stage, numbers), prefix(stage), pipeline=True)
+    for file in (report, context.path(paths.FIGURES), context.path(paths.PARAMS)):
+        context.tracker.artifact(
+            file, "report/figures" if file.is_dir() else "report", pipeline=True
+        )
+    lock = context.path(paths.DVC_LOCK)
+    if lock.is_file():
+        context.tracker.artifact(lock, "report", pipeline=True)
+    return {"indexed_parts": indexed}
+
+
+def _index(context: StageContext) -> int:
+    """All parts of the corpus, embedded by the best weights."""
+    trained = load_trained(context.path(paths.MODEL) / "best.safetensors")
+    store = GraphStore(context.path(paths.GRAPHS))
+    reader = PartReader(context.path(paths.GRAPHS), context.home / "pairs")
+    ids = sorted(store.ids)
+    _, vectors = embed_parts(trained.model, reader, ids)
+    facts = store.manifest.set_index("model_id").loc[ids].reset_index()[[*_FACTS, *_BOX]]
+    write_index(context.path(paths.INDEX), make_index(vectors, facts, trained.digest))
+    return len(ids)
+
+
+# What is worth a column on the comparison page; the rest is on the stage's own run.
+_HEADLINES: dict[str, tuple[str, ...]] = {
+    "prepare": ("parts", "captions"),
+    "extract": ("graphs", "reject_rate"),
+    "split": ("parts",),
+    "sanitize": ("coverage",),
+    "train": ("best", "skipped_steps", "steps"),
+    "health": ("self_retrieval", "warnings", "cad", "text"),
+    "evaluate": ("text_to_cad", "cad_to_text", "cad_to_cad", "baselines"),
+}
+_BREAKDOWNS = ("by_level", "by_family", "own_part_only", "interval_95", "nearest_other")
+
+
+def _headline(stage: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _plain(numbers[key]) for key in _HEADLINES[stage] if key in numbers}
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _plain(item) for key, item in value.items() if key not in _BREAKDOWNS}

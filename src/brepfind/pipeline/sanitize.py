@@ -1,0 +1,73 @@
+"""sanitize: a pretrained checkpoint to clean real-valued weights, every key accounted for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from brepfind.checkpoints import sanitize as checkpoints_sanitize
+from brepfind.checkpoints.compare import Table
+from brepfind.checkpoints.read import read_checkpoint
+from brepfind.checkpoints.sanitize import SanitizeConfig, SanitizeReport
+from brepfind.checkpoints.weights import save_weights
+from brepfind.errors import CheckFailed
+from brepfind.files import write_json
+from brepfind.findings import failed
+from brepfind.log import get_logger
+from brepfind.models.encoder import EncoderConfig, architecture
+from brepfind.pipeline import paths
+from brepfind.pipeline.context import StageContext
+
+log = get_logger(__name__)
+
+
+def sanitize(context: StageContext) -> Mapping[str, Any]:
+    """Write ``data/weights``: the encoder's weights and ``report.json``.
+
+    Halts on a tensor that is not finite, a complex tensor left over, or too low a coverage.
+    """
+    config = context.section("sanitize", SanitizeConfig)
+    report_file = context.path(paths.WEIGHTS).with_name("report.json")
+    if config.checkpoint is None:
+        log.info("sanitize.checkpoint is null: the encoder starts from scratch")
+        write_json(report_file, {"checkpoint": None})
+        return {"from_scratch": 1, "coverage": 0.0}
+    checkpoint = read_checkpoint(context.path(Path(config.checkpoint)))
+    # The account is written before anything can stop: it is the evidence.
+    report = checkpoints_sanitize.examine(checkpoint, _table, min_coverage=config.min_coverage)
+    write_json(context.evidence / "report.json", report.as_json())
+    _require(report, config.checkpoint)
+    clean = checkpoints_sanitize.sanitize(checkpoint, _table, min_coverage=config.min_coverage)
+    complex_left = [name for name, tensor in clean.tensors.items() if tensor.is_complex()]
+    if complex_left:
+        raise CheckFailed(f"sanitize: complex tensors are left: {', '.join(complex_left[:5])}")
+    metadata = {"kind": "encoder", "source": report.source}
+    save_weights(context.path(paths.WEIGHTS), clean.tensors, metadata)
+    write_json(report_file, report.as_json())
+    context.tracker.artifact(report_file, "sanitize")
+    fates = Counter(key.fate for key in report.sources)
+    return {
+        "from_scratch": 0,
+        "coverage": report.coverage,
+        "source_tensors": len(report.sources),
+        "target_tensors": len(report.targets),
+        "sources": dict(sorted(fates.items())),
+        "parameters": sum(t.numel() for name, t in clean.tensors.items() if t.is_floating_point()),
+    }
+
+
+def _table(shapes: Mapping[str, tuple[int, ...]]) -> Table:
+    return architecture(EncoderConfig.from_shapes(shapes))
+
+
+def _require(report: SanitizeReport, source: str) -> None:
+    bad = failed(report.findings)
+    if bad:
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        raise CheckFailed(
+            f"sanitize: {source} is not sound: {bad[0].name}: {bad[0].value}{more}. "
+            f"{bad[0].advice}",
+            report.findings,
+        )
