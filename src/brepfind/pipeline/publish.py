@@ -13,11 +13,13 @@ from brepfind.graphs.store import GraphStore
 from brepfind.pipeline import paths
 from brepfind.pipeline.config import PublishConfig
 from brepfind.pipeline.context import StageContext
+from brepfind.pipeline.evaluate import DIRECTIONS
 from brepfind.pipeline.runner import prefix
 from brepfind.report.markdown import write_report
 from brepfind.retrieval.embed import embed_parts
 from brepfind.retrieval.index import make_index, write_index
 from brepfind.retrieval.model import load_trained
+from brepfind.tracking.tracker import flat
 
 _FACTS = ["model_id", "path", "faces", "edges", "volume", "area"]
 _BOX = ["box_min_x", "box_min_y", "box_min_z", "box_max_x", "box_max_y", "box_max_z"]
@@ -70,24 +72,31 @@ def _index(context: StageContext) -> int:
     return len(ids)
 
 
-# What is worth a column on the comparison page; the rest is on the stage's own run.
+# What is worth a column on MLflow's comparison page, by stage: the names that end a flat metric's.
+# The rest is on the stage's own run.
 _HEADLINES: dict[str, tuple[str, ...]] = {
     "prepare": ("parts", "captions"),
-    "extract": ("graphs", "reject_rate"),
-    "split": ("parts",),
-    "sanitize": ("coverage",),
-    "train": ("best", "skipped_steps", "steps"),
-    "health": ("self_retrieval", "warnings", "cad", "text"),
-    "evaluate": ("text_to_cad", "cad_to_text", "cad_to_cad", "baselines"),
+    "extract": ("graphs", "reject_rate", "faces_mean"),
+    "split": ("parts/train", "parts/validation", "parts/test", "parts_with_twins"),
+    "sanitize": ("coverage", "from_scratch"),
+    "train": ("best/recall", "best/epoch", "last/loss", "skipped_steps", "steps"),
+    "health": (
+        "self_retrieval",
+        "warnings",
+        *(f"{tower}/{sign}" for tower in ("cad", "text") for sign in ("mean_cosine", "rank_share")),
+    ),
+    "evaluate": tuple(
+        f"{table}/{number}"
+        for table in (
+            *DIRECTIONS,
+            "baselines/chance/text_to_cad",
+            "baselines/ridge/text_to_cad",
+        )
+        for number in ("R_at_1", "R_at_5", "R_at_10", "median_rank")
+    ),
 }
-_BREAKDOWNS = ("by_level", "by_family", "own_part_only", "interval_95", "nearest_other")
 
 
 def _headline(stage: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _plain(numbers[key]) for key in _HEADLINES[stage] if key in numbers}
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    return {key: _plain(item) for key, item in value.items() if key not in _BREAKDOWNS}
+    every = flat(numbers, dot="/")
+    return {name: every[name] for name in _HEADLINES[stage] if name in every}

@@ -40,6 +40,8 @@ from brepfind.tracking.tracker import State, Tracker, flat
 log = get_logger(__name__)
 
 _WATCH_EVERY_S = 2.0
+# Thousands of numbers that a page of MLflow cannot show; the JSON file, an artifact, has them.
+_BREAKDOWN = "by_family"
 
 
 def run_stage(name: str, load: Callable[[], StageFunction], project: Path | None = None) -> int:
@@ -142,7 +144,7 @@ class _Attempt:
         cost = {"seconds": round(time.monotonic() - self.clock, 3), "peak_memory_mb": _peak_mb()}
         write_json(self.project / paths.cost_file(self.name), cost)
         (self.project / paths.failure_report(self.name)).unlink(missing_ok=True)
-        self.tracker.numbers(metrics, prefix(self.name))
+        self.tracker.numbers(_without(metrics, _BREAKDOWN), prefix(self.name))
         self.tracker.numbers(cost, f"cost/{self.name}")
         self.tracker.artifact(file, "metrics")
         self.tracker.end("FINISHED")
@@ -182,6 +184,14 @@ class _Attempt:
         text = report(failure, facts)
         write_text(self.evidence / "report.md", text)
         write_text(where, text)
+
+
+def _without(metrics: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {
+        name: _without(value, key) if isinstance(value, Mapping) else value
+        for name, value in metrics.items()
+        if name != key
+    }
 
 
 def prefix(stage: str) -> str:
