@@ -17,13 +17,17 @@ Shapes: Q queries, N items, D dimensions.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from brepfind.errors import CheckFailed
+from brepfind.metrics.blocks import Counts, Scratch, count_lines, round_down, round_up
 from brepfind.metrics.ranks import RankCounts
 from brepfind.metrics.relevance import Relevance
 from brepfind.metrics.rows import Rows, check_finite, merge_identical
@@ -33,13 +37,14 @@ from brepfind.metrics.rows import Rows, check_finite, merge_identical
 TIE = 1e-6
 TIE_64 = 1e-12
 
-# Rows and columns of a block: two megabytes of float32 scores stay in cache for the comparisons.
-BLOCK = (512, 1024)
+# Rows and columns of a block: few calls per score, and the scores are still in cache when compared.
+BLOCK = (512, 2040)
+
+# Fewer pairs than this are counted before threads have started.
+_LITTLE = 20_000_000
 
 # Above this share of undecided pairs a block is taken again in float64 as a whole.
 _DENSE_SHARE = 0.01
-
-Counts = NDArray[np.int64]
 
 
 def count_ranks(
@@ -180,24 +185,50 @@ class RankJob:
         if backward:
             back, self._tied_relevant_back = _best(scores, i, len(items), self._tie)
         self._i = _Side.merged(items, back)
-        # |fl(a.b) - a.b| <= D u |a| |b| to first order, in any order of summation; doubled to
-        # cover the rest, and the rounding of the thresholds themselves.
+        # |fl(a.b) - a.b| <= gamma |a| |b| in any order of summation, with or without fused
+        # multiply-add, where gamma = D u / (1 - D u) (Higham 2002, section 3.1). Underflow of
+        # products adds less than the last term.
         reach = self._q.norm * self._i.norm
-        self._error_32 = 2.0 * (queries.shape[1] + 2) * 2.0**-24 * reach + 1e-37
-        self._error_64 = 2.0 * (queries.shape[1] + 2) * 2.0**-53 * reach + 1e-300
+        dim = queries.shape[1]
+        self._error_32 = _gamma(dim + 2, 2.0**-24) * reach + dim * 1e-37
+        # Both the block and the definition are rounded in float64.
+        self._error_64 = 2.0 * _gamma(dim + 2, 2.0**-53) * reach + dim * 1e-300
         limit = np.finfo(queries.dtype).max / 4
         _require_scores_finite(reach, float(limit))
 
-    def run(self, part: int = 0, parts: int = 1) -> Tallies:
-        """The tallies of every ``parts``-th block of queries, starting with block ``part``."""
-        zeros = [
-            np.zeros(len(side.rows), np.int64) for side in (self._q, self._q, self._i, self._i)
-        ]
-        tallies = Tallies(*zeros)
+    @property
+    def query_blocks(self) -> list[tuple[int, int]]:
+        """Ranges of (merged) queries: the units of work."""
+        return self._q.cuts(self._block[0])
+
+    def run(self, part: int = 0, parts: int = 1, workers: int | None = None) -> Tallies:
+        """The tallies of every ``parts``-th block of queries, starting with block ``part``.
+
+        Args:
+            workers: threads; as many as this process has cores if None, one for little work. With
+                several, each computes its products alone: threads that share one product wait
+                for each other at every block.
+        """
+        blocks = self.query_blocks[part::parts]
+        if workers is None:
+            pairs = len(self._q.rows) * len(self._i.rows) // parts
+            workers = 1 if pairs < _LITTLE else len(os.sched_getaffinity(0))
+        workers = max(1, min(workers, len(blocks)))
+        if workers == 1:
+            return self._run_blocks(blocks)
+        shares = [blocks[k::workers] for k in range(workers)]
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+            first, *rest = pool.map(self._run_blocks, shares)
+        return sum(rest, start=first)
+
+    def _run_blocks(self, blocks: list[tuple[int, int]]) -> Tallies:
+        n, m = len(self._q.rows), len(self._i.rows)
+        tallies = Tallies(*(np.zeros(size, np.int64) for size in (n, n, m, m)))
+        scratch = Scratch(min(self._block[0], n), min(self._block[1], m))
         columns = self._i.cuts(self._block[1])
-        for a, b in self._q.cuts(self._block[0])[part::parts]:
+        for a, b in blocks:
             for c, d in columns:
-                self._tile(a, b, c, d, tallies)
+                self._tile(a, b, c, d, tallies, scratch)
         return tallies
 
     def result(self, tallies: Tallies | None = None) -> tuple[RankCounts, RankCounts]:
@@ -216,29 +247,38 @@ class RankJob:
             self._relevance.n_queries,
         )
 
-    def _tile(self, a: int, b: int, c: int, d: int, tallies: Tallies) -> None:
+    def _tile(self, a: int, b: int, c: int, d: int, tallies: Tallies, scratch: Scratch) -> None:
         """Add one block of scores: queries a to b, items c to d."""
         rows, columns = self._q.rows[a:b], self._i.rows[c:d]
-        wide = rows.dtype == np.float64
-        scores = rows @ columns.T
-        error = self._error_64 if wide else self._error_32
         sides = self._sides(a, b, c, d, tallies)
-        if not wide:
-            found = [_sort_out(scores, side, self._tie, error) for side in sides]
-            undecided = sum(int((reached - above).sum()) for above, reached in found)
-            if undecided > _DENSE_SHARE * scores.size * len(sides):
-                scores, error = (
-                    rows.astype(np.float64) @ columns.T.astype(np.float64),
-                    self._error_64,
-                )
-                wide = True
-        if wide:
-            for side in sides:
-                self._count_wide(scores, side, error, rows, columns)
-            return
-        for side, (above, reached) in zip(sides, found, strict=True):
-            side.above[:] += above
-            self._recount(scores, side, above, reached, error, rows, columns)
+        if rows.dtype == np.float32:
+            found = self._sort_out(scratch, scratch.product(rows, columns), sides)
+            if found is not None:
+                for side, (above, q, i) in zip(sides, found, strict=True):
+                    side.above[:] += above
+                    side.reached[:] += above
+                    self._count_pairs(side, q, i, rows, columns)
+                return
+        scores = rows.astype(np.float64) @ columns.T.astype(np.float64)
+        for side in sides:
+            self._count_wide(scores, side, rows, columns)
+
+    def _sort_out(
+        self, scratch: Scratch, scores: Rows, sides: list[_View]
+    ) -> list[tuple[Counts, Counts, Counts]] | None:
+        """Per side, how many of each line are surely above the upper threshold, and the pairs
+        that the block cannot decide; None if these are so many that float64 is cheaper.
+        """
+        found = []
+        for side in sides:
+            margin = self._tie + self._error_32
+            low = side.along(round_down(side.best - margin))
+            high = side.along(round_up(side.best + margin))
+            above, q, i = scratch.split(scores, low, high)
+            if len(q) > _DENSE_SHARE * scores.size + 64:
+                return None
+            found.append((count_lines(above, side.axis, side.weights), q, i))
+        return found
 
     def _sides(self, a: int, b: int, c: int, d: int, tallies: Tallies) -> list[_View]:
         forward = _View(
@@ -261,64 +301,26 @@ class RankJob:
             ),
         ]
 
-    def _recount(
-        self,
-        scores: Rows,
-        side: _View,
-        above: Counts,
-        reached: Counts,
-        error: float,
-        rows: Rows,
-        columns: Rows,
-    ) -> None:
-        """Score the undecided pairs of a float32 block by the definition, and count them."""
-        side.reached[:] += above
-        open_lines = np.flatnonzero(reached > above)
-        if not len(open_lines):
-            return
-        lines = scores[open_lines] if side.axis == 0 else scores[:, open_lines].T
-        best = side.best[open_lines, None]
-        near = (lines >= _down(best - self._tie - error)) & (lines <= _up(best + self._tie + error))
-        line, other = np.nonzero(near)
-        line = open_lines[line]
-        self._count_pairs(side, line, other, rows, columns)
-
-    def _count_pairs(
-        self, side: _View, line: Counts, other: Counts, rows: Rows, columns: Rows
-    ) -> None:
-        q, i = (line, other) if side.axis == 0 else (other, line)
+    def _count_pairs(self, side: _View, q: Counts, i: Counts, rows: Rows, columns: Rows) -> None:
+        """Score pairs by the definition, and count them."""
         exact = pair_scores(rows, q, columns, i)
-        weight = np.ones(len(line)) if side.weights is None else side.weights[other]
-        best = side.best[line]
-        n = len(side.best)
-        for counts, kept in (
-            (side.above, exact > best + self._tie),
-            (side.reached, exact >= best - self._tie),
-        ):
-            counts += np.bincount(line, weight * kept, minlength=n).astype(np.int64)
+        line = q if side.axis == 0 else i
+        side.add(side.above, q, i, exact > side.best[line] + self._tie)
+        side.add(side.reached, q, i, exact >= side.best[line] - self._tie)
 
     def _count_wide(
-        self, scores: Rows, side: _View, error: float, rows: Rows, columns: Rows
+        self, scores: NDArray[np.float64], side: _View, rows: Rows, columns: Rows
     ) -> None:
         """Count a float64 block: each threshold apart, and pairs on its edge by the definition."""
-        best = side.best[:, None] if side.axis == 0 else side.best[None, :]
-        n = len(side.best)
         for counts, threshold, strict in (
-            (side.above, best + self._tie, True),
-            (side.reached, best - self._tie, False),
+            (side.above, side.best + self._tie, True),
+            (side.reached, side.best - self._tie, False),
         ):
-            with np.errstate(invalid="ignore"):  # infinite where there is no relevant item
-                gap = scores - threshold
-            counts += _count(gap > error, side)
-            q, i = np.nonzero(np.abs(gap) <= error)
-            if not len(q):
-                continue
-            line, other = (q, i) if side.axis == 0 else (i, q)
-            exact = pair_scores(rows, q, columns, i)
-            limit = np.broadcast_to(threshold, scores.shape)[q, i]
-            kept = exact > limit if strict else exact >= limit
-            weight = np.ones(len(line)) if side.weights is None else side.weights[other]
-            counts += np.bincount(line, weight * kept, minlength=n).astype(np.int64)
+            gap = scores - side.along(threshold)
+            counts += count_lines(gap > self._error_64, side.axis, side.weights)
+            q, i = np.nonzero(np.abs(gap) <= self._error_64)
+            exact, limit = pair_scores(rows, q, columns, i), threshold[q if side.axis == 0 else i]
+            side.add(counts, q, i, exact > limit if strict else exact >= limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +332,16 @@ class _View:
     weights: Counts | None  # of the other side; None where all are 1
     above: Counts
     reached: Counts
+
+    def along(self, values: Rows) -> Rows:
+        """A value per line, shaped to meet a block."""
+        return values[:, None] if self.axis == 0 else values[None, :]
+
+    def add(self, counts: Counts, q: Counts, i: Counts, kept: NDArray[np.bool_]) -> None:
+        """Count the pairs (q, i) that are kept, each with its weight."""
+        line, other = (q, i) if self.axis == 0 else (i, q)
+        weight = kept if self.weights is None else kept * self.weights[other]
+        counts += np.bincount(line, weight, minlength=len(self.best)).astype(np.int64)
 
 
 def _check(queries: Rows, items: Rows, relevance: Relevance) -> None:
@@ -356,6 +368,10 @@ def _require_scores_finite(reach: float, limit: float) -> None:
         )
 
 
+def _gamma(terms: int, unit: float) -> float:
+    return terms * unit / (1.0 - terms * unit)
+
+
 def _best(
     scores: NDArray[np.float64], line: Counts, n: int, tie: float
 ) -> tuple[NDArray[np.float64], Counts]:
@@ -374,57 +390,3 @@ def _finish(
     tied = reached[side.inverse] - better - tied_relevant
     assert (tied >= 0).all()
     return RankCounts(better, tied, tied_relevant, n_others)
-
-
-def _sort_out(scores: Rows, side: _View, tie: float, error: float) -> tuple[Counts, Counts]:
-    """Per line, how many are surely above the upper threshold, and how many perhaps reach the
-    lower one; what lies between is undecided.
-    """
-    shape = (-1, 1) if side.axis == 0 else (1, -1)
-    high = _up(side.best + tie + error).reshape(shape)
-    low = _down(side.best - tie - error).reshape(shape)
-    return _count(scores > high, side), _count(scores >= low, side)
-
-
-def _count(mask: NDArray[np.bool_], side: _View) -> Counts:
-    """The (weighted) number of true entries of each line."""
-    if side.weights is not None:
-        weights = side.weights.astype(np.float64)
-        found = mask @ weights if side.axis == 0 else weights @ mask
-        return np.asarray(found).astype(np.int64)
-    return _count_rows(mask) if side.axis == 0 else _count_columns(mask)
-
-
-def _count_rows(mask: NDArray[np.bool_]) -> Counts:
-    """True entries per row. Eight are added at once as the bytes of a 64-bit word, which holds
-    as long as no byte can pass 255.
-    """
-    n, m = mask.shape
-    if m % 8 or m > 8 * 255 or not mask.flags.c_contiguous:
-        return np.count_nonzero(mask, axis=1).astype(np.int64)
-    lanes = np.add.reduce(mask.view(np.uint64), axis=1)
-    return lanes.view(np.uint8).reshape(n, 8).sum(axis=1, dtype=np.int64)
-
-
-def _count_columns(mask: NDArray[np.bool_]) -> Counts:
-    """True entries per column, in the same way, 255 rows at a time."""
-    n, m = mask.shape
-    if m % 8 or not mask.flags.c_contiguous:
-        return np.count_nonzero(mask, axis=0).astype(np.int64)
-    words = mask.view(np.uint64)
-    total = np.zeros(m, np.int64)
-    for a in range(0, n, 255):
-        total += np.add.reduce(words[a : a + 255], axis=0).view(np.uint8)
-    return total
-
-
-def _up(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Rounded to float32, never below the value."""
-    near = values.astype(np.float32)
-    return np.where(near < values, np.nextafter(near, np.float32(np.inf)), near)
-
-
-def _down(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Rounded to float32, never above the value."""
-    near = values.astype(np.float32)
-    return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near)
