@@ -80,3 +80,20 @@ def progress(what: str, total: int | None = None) -> Iterator[ProgressBar]:
         disable=not console.is_terminal or int(os.environ.get("RANK", "0")) != 0,
     ) as bar:
         yield ProgressBar(bar, what, total)
+
+
+def printable(text: str, length: int | None = None) -> str:
+    """Text from outside as a terminal can show it: a file's or product's name is data.
+
+    Control characters (escape sequences among them), line breaks and marks that turn the reading
+    direction become their escapes; what is longer than ``length`` is cut in the middle. Print it
+    with markup off, or in a cell.
+    """
+    shown = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
+    if length is not None and len(shown) > length:
+        half = (length - 1) // 2
+        shown = f"{shown[:half]}…{shown[len(shown) - half :]}"
+    return shown

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from brepfind import findings
 from brepfind.cad.extract import ExtractConfig
-from brepfind.cad.pool import Outcome, extract_many
-from brepfind.corpus.manifest import Corpus, read_corpus
-from brepfind.errors import ParamsError, RejectedPart
-from brepfind.files import sha256, write_text
-from brepfind.graphs.store import GraphStore, GraphStoreWriter
-from brepfind.log import get_logger, progress
+from brepfind.corpus.manifest import read_corpus
+from brepfind.errors import ParamsError
+from brepfind.files import write_text
+from brepfind.graphs.extraction import extract_store
+from brepfind.graphs.store import GraphStore
+from brepfind.log import get_logger
 from brepfind.pipeline import paths
 from brepfind.pipeline.context import StageContext
 
@@ -34,7 +32,11 @@ def extract(context: StageContext) -> Mapping[str, Any]:
         )
     corpus = read_corpus(context.path(paths.CORPUS))
     folder = context.path(paths.GRAPHS)
-    extract_corpus(corpus, folder, config, context.runtime.workers_here())
+    files = [
+        (str(part.model_id), str(part.path), corpus.step_path(str(part.path)))
+        for part in corpus.parts.itertuples()
+    ]
+    extract_store(files, folder, config, context.runtime.workers_here())
     store = GraphStore(folder)
     rejects = store.rejects
     rate = len(rejects) / len(corpus.parts)
@@ -62,30 +64,6 @@ def extract(context: StageContext) -> Mapping[str, Any]:
         "faces_max": int(manifest["faces"].max()),
         "edges_mean": float(manifest["edges"].mean()),
     }
-
-
-def extract_corpus(corpus: Corpus, folder: Path, config: ExtractConfig, workers: int) -> None:
-    """Extract every part of a corpus into a graph store."""
-    of = {str(part.model_id): str(part.path) for part in corpus.parts.itertuples()}
-    files = [(model_id, corpus.step_path(path)) for model_id, path in of.items()]
-    with (
-        GraphStoreWriter(folder, config.shards) as writer,
-        progress("extracting", len(files)) as bar,
-        closing(extract_many(files, config, workers)) as outcomes,
-    ):
-        for outcome in outcomes:
-            _take(writer, outcome, of[outcome.key], corpus.step_path(of[outcome.key]))
-            bar.advance()
-
-
-def _take(writer: GraphStoreWriter, outcome: Outcome, path: str, file: Path) -> None:
-    try:
-        if outcome.reject is not None:
-            raise outcome.reject
-        (part,) = outcome.parts
-        writer.add(outcome.key, path, sha256(file), part)
-    except RejectedPart as reject:
-        writer.reject(path, reject.reason, reject.message)
 
 
 def _say(rejects: Any) -> None:

@@ -1,0 +1,307 @@
+"""The ``brepfind`` command. Each subcommand imports what it needs when it runs, so that ``--help``
+comes at once and ``brepfind doctor`` works with the bare install.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from brepfind import __version__
+from brepfind.errors import BrepfindError, InputError, Interrupted
+from brepfind.log import console, printable, setup_logging
+
+app = typer.Typer(
+    name="brepfind",
+    help="Find 3D CAD parts from a sentence, and look after the files that this takes. "
+    "The pipeline itself runs through DVC: see `make help`.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_MODEL = Path("data/model/best.safetensors")
+_INDEX = Path("data/index")
+_LENGTH = 70  # characters of a name from a file that a table shows
+
+
+def main() -> None:
+    """The entry point: errors of the tree end in one line and the tree's exit code."""
+    setup_logging()
+    wants_traceback = "--traceback" in sys.argv
+    try:
+        app()
+    except KeyboardInterrupt:
+        _say("stopped by Ctrl-C")
+        sys.exit(Interrupted.exit_code)
+    except BrepfindError as error:
+        if wants_traceback:
+            traceback.print_exc()
+        _say(str(error))
+        sys.exit(error.exit_code)
+
+
+def _say(text: str) -> None:
+    console.print(
+        f"brepfind: {printable(text)}", style="red", markup=False, highlight=False, soft_wrap=True
+    )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where an error comes from.")
+    ] = False,
+) -> None:
+    """Options that every command takes stand before its name."""
+
+
+# Checkpoints -------------------------------------------------------------------------------------
+
+Like = Annotated[
+    str | None,
+    typer.Option(help="Compare with an architecture (brepformer) or with another checkpoint."),
+]
+Drop = Annotated[list[str] | None, typer.Option(help="Leave out this tensor; may be repeated.")]
+Prefix = Annotated[
+    str | None, typer.Option(help="What stands before the names; found by itself if not given.")
+]
+
+
+@app.command(rich_help_panel="Checkpoints")
+def doctor(
+    checkpoint: Annotated[list[Path], typer.Argument(help="Any checkpoint: torch or safetensors.")],
+    like: Like = None,
+    drop: Drop = None,
+    prefix: Prefix = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All findings as JSON.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All rows, however many.")] = False,
+) -> None:
+    """Is a checkpoint sound? NaN, Inf, complex, missing and mis-shaped tensors, worst first.
+
+    Nothing in it is run. Exit code: 0 healthy, 1 sick, 2 not readable.
+    """
+    from brepfind.checkpoints.commands import run_doctor
+
+    code = run_doctor(
+        checkpoint,
+        like=_architecture(like),
+        like_name=like or "",
+        drop=drop or (),
+        prefix=prefix,
+        as_json=as_json,
+        everything=everything,
+    )
+    raise typer.Exit(code)
+
+
+@app.command(rich_help_panel="Checkpoints")
+def sanitize(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The checkpoint.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The safetensors to write.")],
+    like: Like = None,
+    drop: Drop = None,
+    prefix: Prefix = None,
+    min_coverage: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the architecture that must be filled.")
+    ] = 1.0,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="The other way: the authors' layout, complex again.")
+    ] = False,
+) -> None:
+    """Clean weights from any checkpoint: plain keys, real tensors, every key accounted for.
+
+    What cannot be repaired honestly is refused: a NaN is never replaced.
+    """
+    from brepfind.checkpoints.commands import run_sanitize
+
+    run_sanitize(
+        source,
+        target,
+        like=_architecture(like),
+        drop=drop or (),
+        prefix=prefix,
+        min_coverage=min_coverage,
+        restore=restore,
+    )
+
+
+def _architecture(name: str | None) -> Any:
+    """``--like`` as a table; models and checkpoints do not know each other, so they meet here."""
+    if name is None:
+        return None
+    from brepfind.checkpoints.commands import like
+
+    def brepformer() -> Any:
+        from brepfind.models.encoder import EncoderConfig, architecture
+
+        return lambda shapes: architecture(EncoderConfig.from_shapes(shapes))
+
+    return like(name, {"brepformer": brepformer})
+
+
+# STEP files --------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="STEP files")
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A STEP file.")],
+    faces: Annotated[bool, typer.Option("--faces", help="List every face.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds the file may take.")] = 60.0,
+) -> None:
+    """What is in a STEP file: solids, faces and edges by type, box, volume, signature.
+
+    It is read in a process of its own, so that a bad file cannot hurt.
+    """
+    from brepfind.cad.extract import ExtractConfig
+    from brepfind.cad.pool import extract_many
+    from brepfind.cad.summary import face_rows, summary
+
+    config = ExtractConfig(
+        grid=10,
+        max_faces=4095,
+        multi_solid="merge",
+        timeout_s=timeout,
+        memory_gb=8,
+        max_reject_rate=0,
+        shards=1,
+    )
+    (outcome,) = extract_many([("file", file)], config, workers=1)
+    if outcome.reject is not None:
+        raise InputError(f"{file}: {outcome.reject}")
+    (part,) = outcome.parts
+    facts = summary(part)
+    if as_json:
+        typer.echo(json.dumps(facts | ({"faces": face_rows(part)} if faces else {}), indent=2))
+        return
+    out = Console()
+    table = Table(title=printable(file.name, _LENGTH), show_header=False)
+    for name, value in facts.items():
+        table.add_row(name.replace("_", " "), _text(value))
+    out.print(table)
+    if faces:
+        listed = Table("face", *(name for name in face_rows(part)[0]))
+        for number, row in enumerate(face_rows(part)):
+            listed.add_row(str(number), *(_text(value) for value in row.values()))
+        out.print(listed)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
+    if isinstance(value, list):
+        return " x ".join(_text(item) for item in value)
+    return f"{value:.6g}" if isinstance(value, float) else printable(str(value), _LENGTH)
+
+
+@app.command(rich_help_panel="STEP files")
+def extract(
+    paths: Annotated[list[Path], typer.Argument(help="STEP files and folders of them.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the graph store.")],
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    grid: Annotated[int, typer.Option(min=4, help="Samples along u, v and edges.")] = 10,
+    max_faces: Annotated[int, typer.Option(min=1, help="Parts with more are rejected.")] = 4095,
+    multi_solid: Annotated[str, typer.Option(help="merge, split or reject.")] = "merge",
+    timeout: Annotated[float, typer.Option(help="Seconds a file may take.")] = 60.0,
+    memory_gb: Annotated[float, typer.Option(help="Memory a worker may take.")] = 4.0,
+    shards: Annotated[int, typer.Option(min=1, help="Files of the store.")] = 16,
+) -> None:
+    """STEP files to a graph store, without DVC: manifest.parquet, rejects.csv and the shards.
+
+    A part's id is its path below the folder it was found in. A rejected file is listed with its
+    reason and costs nobody else anything.
+    """
+    from brepfind.cad.extract import ExtractConfig
+    from brepfind.graphs.extraction import extract_store, find_step_files
+    from brepfind.params import check_section
+
+    config = check_section(
+        {
+            "grid": grid,
+            "max_faces": max_faces,
+            "multi_solid": multi_solid,
+            "timeout_s": timeout,
+            "memory_gb": memory_gb,
+            "max_reject_rate": 1.0,
+            "shards": shards,
+        },
+        "extract",
+        ExtractConfig,
+        source="brepfind extract",
+    )
+    graphs, rejected = extract_store(find_step_files(paths), out, config, workers)
+    typer.echo(f"{graphs} graphs in {out}, {rejected} files rejected (see {out / 'rejects.csv'})")
+
+
+# Search ------------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Search")
+def search(
+    text: Annotated[str, typer.Argument(help="What the part looks like.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many parts.")] = 5,
+    model: Annotated[Path, typer.Option(help="The trained weights.")] = _MODEL,
+    index: Annotated[Path, typer.Option(help="The index that publish made.")] = _INDEX,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """The parts that fit a sentence best, with score, size and path."""
+    from brepfind.retrieval.index import read_index
+    from brepfind.retrieval.model import load_trained
+    from brepfind.retrieval.search import Searcher
+
+    trained = load_trained(model)
+    found = Searcher(trained.model, read_index(index, trained.digest), trained.digest).search(
+        text, k
+    )
+    rows = [{"model_id": hit.model_id, "score": hit.score, **hit.facts} for hit in found]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, default=float))
+        return
+    table = Table("", "part", "score", "size, mm", "faces", "path")
+    for place, row in enumerate(rows, start=1):
+        size = (row[f"box_max_{axis}"] - row[f"box_min_{axis}"] for axis in "xyz")
+        table.add_row(
+            str(place),
+            printable(row["model_id"], _LENGTH),
+            f"{row['score']:.3f}",
+            " x ".join(f"{length:.4g}" for length in size),
+            str(row["faces"]),
+            printable(row["path"], _LENGTH),
+        )
+    Console().print(table)
+
+
+# Training ----------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Training")
+def replay(
+    postmortem: Annotated[Path, typer.Argument(help="The folder a stopped training left.")],
+    rank: Annotated[int | None, typer.Option(min=0, help="Of which rank.")] = None,
+) -> None:
+    """Show the step in which training met its first NaN or infinity again, on one process."""
+    from brepfind.training.replay import main as run
+
+    raise typer.Exit(run([str(postmortem), *([str(rank)] if rank is not None else [])]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The command line as a person uses it: real processes, real files."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from brepfind.log import printable
+
+FIXTURES = Path(__file__).parent / "fixtures"
+ZOO = FIXTURES / "cad" / "zoo"
+AUTHORS = FIXTURES / "models" / "brepformer_small.ckpt"
+
+
+def brepfind(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "brepfind.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"},
+        timeout=120,
+    )
+
+
+def modules_after(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
+    done = brepfind("--help")
+    assert done.returncode == 0
+    for command in ("doctor", "sanitize", "inspect", "extract", "search", "replay"):
+        assert f" {command} " in done.stdout
+    heavy = {"torch", "numpy", "pandas", "OCP", "dgl", "mlflow", "transformers"}
+    assert not heavy & modules_after("import brepfind.cli")
+
+
+def test_the_doctor_needs_neither_open_cascade_nor_dgl_nor_mlflow() -> None:
+    loaded = modules_after("import brepfind.cli, brepfind.checkpoints.commands")
+    assert "torch" in loaded
+    assert not {"OCP", "dgl", "mlflow", "pandas", "transformers"} & loaded
+
+
+def test_the_doctor_knows_the_architecture_by_name() -> None:
+    done = brepfind("doctor", AUTHORS, "--like", "brepformer")
+    assert done.returncode == 0
+    # The authors' complex RoPE tables are what NCCL cannot carry.
+    assert "look  brep_encoder.layers.0.freqs_cis: complex64" in done.stdout
+    (diagnosis,) = json.loads(brepfind("doctor", AUTHORS, "--json").stdout)["checkpoints"]
+    assert diagnosis["exit_code"] == 0
+
+
+def test_sanitize_then_doctor_is_healthy(tmp_path: Path) -> None:
+    clean = tmp_path / "clean.safetensors"
+    assert brepfind("sanitize", AUTHORS, clean, "--like", "brepformer").returncode == 0
+    done = brepfind("doctor", clean, "--like", "brepformer")
+    assert done.returncode == 0, done.stdout
+
+
+def test_inspect_tells_what_is_in_a_file() -> None:
+    done = brepfind("inspect", ZOO / "ok_box.step", "--json", "--faces")
+    facts = json.loads(done.stdout)
+    assert facts["faces_by_type"] == {"plane": 6}
+    assert facts["edges"] == 12
+    assert sorted(facts["box_mm"]) == pytest.approx([10, 20, 30])
+    assert facts["volume_mm3"] == pytest.approx(6000)
+    assert sorted(face["area_mm2"] for face in facts["faces"]) == pytest.approx(
+        [200, 200, 300, 300, 600, 600]
+    )
+    assert "6 plane" in brepfind("inspect", ZOO / "ok_box.step").stdout
+
+
+def test_a_bad_file_ends_in_one_line_that_names_it() -> None:
+    done = brepfind("inspect", ZOO / "lfs_pointer.step")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "lfs_pointer.step: unreadable" in done.stderr
+    assert "git lfs pull" in done.stderr
+    assert "Traceback" in brepfind("--traceback", "inspect", ZOO / "lfs_pointer.step").stderr
+
+
+def test_a_name_cannot_reach_the_terminal_raw(tmp_path: Path) -> None:
+    hostile = tmp_path / "a\x1b[31m[bold]red\u202estep.step"
+    shutil.copy(ZOO / "ok_box.step", hostile)
+    done = brepfind("inspect", hostile)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+    assert "[bold]" in done.stdout
+
+
+def test_extract_keeps_every_file_in_the_account(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    (parts / "sub").mkdir(parents=True)
+    shutil.copy(ZOO / "ok_box.step", parts / "box.step")
+    shutil.copy(ZOO / "sphere.step", parts / "sub" / "box.step")
+    shutil.copy(ZOO / "two_solids_apart.step", parts / "two.STEP")
+    shutil.copy(ZOO / "html_404.step", parts / "page.step")
+    done = brepfind("extract", parts, "-o", tmp_path / "out", "--multi-solid", "split")
+    assert done.returncode == 0, done.stderr
+    assert "4 graphs" in done.stdout
+    manifest = pd.read_parquet(tmp_path / "out" / "manifest.parquet")
+    assert set(manifest["model_id"]) == {"box.step", "sub/box.step", "two.STEP#0", "two.STEP#1"}
+    rejects = pd.read_csv(tmp_path / "out" / "rejects.csv")
+    assert rejects[["path", "reason"]].values.tolist() == [["page.step", "unreadable"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["extract", "nowhere", "-o", "out"], "nowhere: there is no such file or folder"),
+        (["extract", ".", "-o", "out"], "holds no file that ends in .step or .stp"),
+        (["extract", ".", "-o", "out", "--multi-solid", "some"], "extract.multi_solid is 'some'"),
+        (["doctor", "x.pt", "--like", "alexnet"], "is neither a known architecture (brepformer)"),
+        (["search", "a bolt"], "data/model/best.safetensors"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(
+    arguments: list[str], complaint: str, tmp_path: Path
+) -> None:
+    done = brepfind(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert complaint in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "shown"),
+    [
+        ("bolt Ø8 ボルト", None, "bolt Ø8 ボルト"),
+        ("a\nb\tc", None, "a\\nb\\tc"),
+        ("\x1b[31m", None, "\\x1b[31m"),
+        ("\u202eabc", None, "\\u202eabc"),
+        ("abcdefghij", 5, "ab…ij"),
+        ("abcde", 5, "abcde"),
+    ],
+)
+def test_printable(text: str, length: int | None, shown: str) -> None:
+    assert printable(text, length) == shown
