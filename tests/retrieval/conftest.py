@@ -55,7 +55,7 @@ def _make_part(kind: int, seed: int) -> PartArrays:
             volume=length**2 / 4,
             area=length**2,
             solids=1,
-            signature=np.array([float(kind), float(seed)]),
+            signature=np.full(9, 1.0 + 10 * kind + seed),
         ),
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from brepfind.findings import Finding
+from brepfind.metrics.causes import Cause, Circumstances, likely_causes
 from brepfind.metrics.diagnostic import diagnostic
 from brepfind.metrics.gate import HealthConfig, Judgement, judge, self_retrieval_finding
 from brepfind.metrics.vitals import PairVitals, Vitals, pair_vitals, vitals
@@ -35,7 +36,8 @@ class EmbeddingHealth:
         towers: the verdicts, CAD first. vitals, pair: the numbers.
         self_retrieval: R@1 of CAD to CAD, NaN where an embedding is not finite or is zero.
         findings: of all checks, the passed ones too; ``findings.require`` stops on them.
-        text: the block for the terminal.
+        causes: what a tower that is not well usually comes from, the likeliest first.
+        text: the block for the terminal, causes included.
     """
 
     towers: tuple[Judgement, ...]
@@ -43,6 +45,7 @@ class EmbeddingHealth:
     pair: PairVitals
     self_retrieval: float
     findings: tuple[Finding, ...]
+    causes: tuple[Cause, ...]
     text: str
 
     def as_json(self) -> dict[str, Any]:
@@ -65,6 +68,7 @@ class EmbeddingHealth:
             "pair": self.pair.as_json(),
             "self_retrieval": None if np.isnan(self.self_retrieval) else self.self_retrieval,
             "findings": [finding.as_json() for finding in self.findings],
+            "causes": [{"name": cause.name, "sentence": cause.sentence} for cause in self.causes],
         }
 
 
@@ -84,12 +88,14 @@ def check_embeddings(
     limits: HealthConfig,
     *,
     step0: TowerVitals | None = None,
+    known: Circumstances | None = None,
     prefix: str = "health",
 ) -> EmbeddingHealth:
     """Judge both towers after projection, and self-retrieval.
 
     Args:
         step0: vital signs of the same parts and captions under the untrained model.
+        known: what else is known of the run; it tells likely causes apart.
     """
     signs = tower_vitals(embeddings)
     towers = (
@@ -100,13 +106,17 @@ def check_embeddings(
     own = self_retrieval(embeddings) if sound else float("nan")
     findings = [finding for judged in towers for finding in judged.findings]
     findings.append(self_retrieval_finding(own, limits, prefix))
+    causes = likely_causes(towers, known)
     return EmbeddingHealth(
         towers=towers,
         vitals=signs,
         pair=pair_vitals(embeddings.text, embeddings.cad, embeddings.caption_part),
         self_retrieval=own,
         findings=tuple(findings),
-        text=diagnostic(towers, len(embeddings.cad)),
+        causes=tuple(causes),
+        text="\n".join(
+            [diagnostic(towers, len(embeddings.cad)), *(f"  {cause.line()}" for cause in causes)]
+        ),
     )
 
 

@@ -1,0 +1,152 @@
+"""What ``brepfind embed``, ``evaluate`` and ``vitals`` do, with no pipeline around them.
+
+Each returns what to print and the exit code: 0 healthy (a warning is that too), 1 sick, 2 too few
+rows to say. What cannot be read raises an error of the tree, whose exit code is 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from brepfind.corpus.manifest import read_corpus
+from brepfind.errors import InputError
+from brepfind.graphs.dataset import PartReader
+from brepfind.graphs.store import GraphStore
+from brepfind.graphs.twins import twin_groups
+from brepfind.metrics.diagnostic import diagnostic
+from brepfind.metrics.gate import STANDARD_LIMITS, HealthConfig, Judgement, judge
+from brepfind.metrics.vitals import vitals
+from brepfind.retrieval.embed import embed
+from brepfind.retrieval.embeddings import Embeddings, write_embeddings
+from brepfind.retrieval.evaluate import EvaluateConfig, evaluate
+from brepfind.retrieval.foreign import read_matrices, read_pair
+from brepfind.retrieval.health import check_embeddings
+from brepfind.retrieval.model import load_trained
+
+STANDARD_EVALUATION = EvaluateConfig(bootstrap=1000, seed=0, min_self_retrieval=0.99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a command found.
+
+    Attributes:
+        code: the exit code. text: for a person. data: the same for strict JSON.
+    """
+
+    code: int
+    text: str
+    data: Mapping[str, Any]
+
+
+def vitals_of(path: Path, limits: HealthConfig = STANDARD_LIMITS) -> Outcome:
+    """The vital signs and the verdict on every matrix of a file.
+
+    Raises:
+        InputError: if the file cannot be read or holds no matrix.
+    """
+    matrices = read_matrices(path)
+    signs = {name: vitals(rows) for name, rows in matrices.items()}
+    judged = [judge(name, one, limits, prefix="vitals") for name, one in signs.items()]
+    return Outcome(
+        code=exit_code(judged),
+        text=diagnostic(judged, max(one.n for one in signs.values())),
+        data={
+            "verdict": {one.tower: one.state for one in judged},
+            "vitals": {name: one.as_json() for name, one in signs.items()},
+            "findings": [finding.as_json() for one in judged for finding in one.findings],
+        },
+    )
+
+
+def evaluate_of(
+    path: Path,
+    limits: HealthConfig = STANDARD_LIMITS,
+    config: EvaluateConfig = STANDARD_EVALUATION,
+) -> Outcome:
+    """The verdict on a pair of towers, then R@K in three directions.
+
+    Ranks of a collapsed tower mean nothing, so none are given then. Too few rows to judge leave
+    the ranks true: they are given, and the exit code says that nothing vouches for them.
+
+    Raises:
+        InputError: if the embeddings cannot be read or do not fit each other.
+    """
+    embeddings = read_pair(path)
+    if len(embeddings.cad) == 0:
+        raise InputError(f"{path}: holds no part")
+    health = check_embeddings(embeddings, limits, prefix="evaluate")
+    code = exit_code(health.towers)
+    data: dict[str, Any] = {"health": health.as_json()}
+    if code == 1 or not health.self_retrieval >= 0:
+        return Outcome(code=1, text=f"{health.text}\nNo ranks: those of a sick tower mean nothing.",
+                       data=data)  # fmt: skip
+    tables = evaluate(embeddings, config)
+    data |= tables
+    if not tables["cad_to_cad"]["R_at_1"] >= config.min_self_retrieval:
+        code = 1
+    return Outcome(code=code, text=f"{health.text}\n{as_text(tables)}", data=data)
+
+
+def embed_corpus(
+    weights: Path, graphs: Path, corpus: Path, cache: Path, out: Path, ids: Sequence[str] = ()
+) -> Embeddings:
+    """Embed parts of a graph store with a trained model, and write them to a folder.
+
+    Args:
+        weights: what the train stage wrote. cache: folder for pairwise matrices.
+        ids: which parts; all of the store if empty.
+    """
+    trained = load_trained(weights)
+    store = GraphStore(graphs)
+    unknown = [model_id for model_id in ids if model_id not in store]
+    if unknown:
+        raise InputError(f"{graphs}: holds no part {unknown[0]!r}")
+    groups = twin_groups(store.signatures)
+    twins = dict(zip(store.ids, groups.tolist(), strict=True))
+    found = embed(
+        trained.model,
+        PartReader(store, cache),
+        read_corpus(corpus),
+        ids or store.ids,
+        twins=twins,
+        digest=trained.digest,
+    )
+    write_embeddings(out, found)
+    return found
+
+
+def exit_code(towers: Sequence[Judgement]) -> int:
+    """Of the worst verdict: 1 for a collapse, 2 for too few rows, else 0."""
+    states = {judged.state for judged in towers}
+    return 1 if "collapsed" in states else 2 if "too few" in states else 0
+
+
+def as_text(tables: Mapping[str, Any]) -> str:
+    """The tables a person reads first, in columns."""
+    keys = ("n_queries", "n_items", "R_at_1", "R_at_5", "R_at_10", "median_rank")
+    rows = {
+        **{name: tables[name] for name in ("text_to_cad", "cad_to_text", "cad_to_cad")},
+        **{
+            f"{name}, text_to_cad": baseline["text_to_cad"]
+            for name, baseline in tables["baselines"].items()
+        },
+    }
+    lines = [f"{'':20}" + "".join(f"{key:>13}" for key in keys)]
+    lines += [f"{name:20}" + "".join(f"{_cell(row[key]):>13}" for key in keys)
+              for name, row in rows.items()]  # fmt: skip
+    gaps = [name for name in ("text_to_cad", "cad_to_text") if (rows[name]["tie_gap"] or 0) > 0.01]
+    lines += [
+        f"WARNING: {name}: ties decide up to {100 * rows[name]['tie_gap']:.1f} % of the queries"
+        for name in gaps
+    ]
+    return "\n".join(lines)
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value > 1 and value == int(value) else f"{value:.4g}"

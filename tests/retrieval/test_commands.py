@@ -1,0 +1,111 @@
+"""The commands on anyone's embeddings: 0 healthy, 1 sick, 2 too few."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from brepfind.checkpoints.weights import save_weights
+from brepfind.errors import InputError
+from brepfind.retrieval.commands import embed_corpus, evaluate_of, vitals_of
+from brepfind.retrieval.embeddings import read_embeddings
+
+
+def normal(n, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, 32)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "word"),
+    [
+        (normal(100), 0, "  ok"),
+        (normal(100) + 3, 0, "WARNING: nearly all embeddings embeddings point one way"),
+        (np.ones((100, 32), np.float32), 1, "COLLAPSED"),
+        (normal(20), 2, "TOO FEW"),
+        (np.zeros((0, 32), np.float32), 2, "TOO FEW"),
+    ],
+)
+def test_vitals(tmp_path, rows, code, word):
+    np.save(tmp_path / "embeddings.npy", rows)
+    found = vitals_of(tmp_path / "embeddings.npy")
+    assert found.code == code
+    assert word in found.text
+    json.dumps(found.data, allow_nan=False)
+
+
+def test_the_worst_of_several_matrices_decides(tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_file({"cad": np.ones((100, 8), np.float32), "few": normal(3), "text": normal(100)}, path)
+    found = vitals_of(path)
+    assert found.code == 1
+    assert found.data["verdict"] == {"cad": "collapsed", "few": "too few", "text": "ok"}
+
+
+def pair(path, cad, text):
+    save_file({"cad": np.ascontiguousarray(cad), "text": np.ascontiguousarray(text)}, path)
+    return path
+
+
+def test_evaluate(tmp_path):
+    cad = normal(100)
+    found = evaluate_of(pair(tmp_path / "x.safetensors", cad, cad + normal(100, 1) / 2))
+    assert found.code == 0
+    head, *rest = found.text.splitlines()
+    assert head == "[Diagnostic] embeddings (n=100)"
+    assert rest[2].split() == ["n_queries", "n_items", "R_at_1", "R_at_5", "R_at_10", "median_rank"]
+    assert rest[3].split()[:3] == ["text_to_cad", "100", "100"]
+    assert found.data["text_to_cad"]["R_at_1"] > 0.9
+    assert found.data["baselines"]["chance"]["text_to_cad"]["R_at_1"] == 1 / 100
+    json.dumps(found.data, allow_nan=False)
+
+
+def test_a_sick_pair_has_no_ranks(tmp_path):
+    found = evaluate_of(pair(tmp_path / "x.safetensors", np.ones((100, 8)), normal(100)[:, :8]))
+    assert found.code == 1
+    assert "No ranks" in found.text
+    assert "Likely cause: the CAD tower alone is constant." in found.text
+    assert "text_to_cad" not in found.data
+    json.dumps(found.data, allow_nan=False)
+    broken = normal(20)
+    broken[3] = np.nan
+    assert evaluate_of(pair(tmp_path / "y.safetensors", broken, normal(20))).code == 1
+
+
+def test_too_few_have_ranks_that_nothing_vouches_for(tmp_path):
+    found = evaluate_of(pair(tmp_path / "x.safetensors", normal(20), normal(20)))
+    assert found.code == 2
+    assert found.data["text_to_cad"]["n_queries"] == 20.0
+
+
+def test_copies_among_few_are_sick(tmp_path):
+    found = evaluate_of(pair(tmp_path / "x.safetensors", normal(10)[[0] * 10], normal(10)))
+    assert found.code == 1
+
+
+def test_nothing_to_evaluate(tmp_path):
+    with pytest.raises(InputError, match="holds no part"):
+        evaluate_of(pair(tmp_path / "x.safetensors", normal(0), normal(0)))
+
+
+def test_embed(tmp_path, dual, tower_folder, world):
+    weights = tmp_path / "best.safetensors"
+    metadata = {
+        "kind": "dual",
+        "encoder": dual.encoder.config.model_dump_json(),
+        "embed_dim": "8",
+        "size_features": "true",
+        "text_tower": str(tower_folder),
+        "text_train": "last",
+        "last_layers": "1",
+        "feature_version": "1",
+    }
+    save_weights(weights, dual.state_dict(), metadata)
+    root = world.root
+    there = (weights, root / "graphs", root / "corpus", root / "pairs", tmp_path / "out")
+    found = embed_corpus(*there)
+    assert (read_embeddings(tmp_path / "out").cad == found.cad).all()
+    assert len(found.parts) == 18
+    assert embed_corpus(*there, ids=["plate-0"]).parts["model_id"].tolist() == ["plate-0"]
+    with pytest.raises(InputError, match="holds no part 'absent'"):
+        embed_corpus(*there, ids=["absent"])
