@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from brepfind import __version__
@@ -193,7 +194,7 @@ def inspect(
         typer.echo(json.dumps(facts | ({"faces": face_rows(part)} if faces else {}), indent=2))
         return
     out = Console()
-    table = Table(title=printable(file.name, _LENGTH), show_header=False)
+    table = Table(title=_cell(file.name), show_header=False)
     for name, value in facts.items():
         table.add_row(name.replace("_", " "), _text(value))
     out.print(table)
@@ -204,12 +205,17 @@ def inspect(
         out.print(listed)
 
 
+def _cell(text: str) -> str:
+    """A name from outside for a table: printable, not too long, and not taken for markup."""
+    return escape(printable(text, _LENGTH))
+
+
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
     if isinstance(value, list):
         return " x ".join(_text(item) for item in value)
-    return f"{value:.6g}" if isinstance(value, float) else printable(str(value), _LENGTH)
+    return f"{value:.6g}" if isinstance(value, float) else _cell(str(value))
 
 
 @app.command(rich_help_panel="STEP files")
@@ -280,11 +286,11 @@ def search(
         size = (row[f"box_max_{axis}"] - row[f"box_min_{axis}"] for axis in "xyz")
         table.add_row(
             str(place),
-            printable(row["model_id"], _LENGTH),
+            _cell(row["model_id"]),
             f"{row['score']:.3f}",
             " x ".join(f"{length:.4g}" for length in size),
             str(row["faces"]),
-            printable(row["path"], _LENGTH),
+            _cell(row["path"]),
         )
     Console().print(table)
 
