@@ -4,14 +4,16 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brepfind import files
-from brepfind.checkpoints import checksums
+from brepfind.checkpoints import checksums, folding
 from brepfind.checkpoints.checksums import Piece
+from brepfind.checkpoints.doctor import diagnose
 from brepfind.checkpoints.read import read_checkpoint
 from brepfind.errors import CheckpointError
 from tests.checkpoints import zoo
@@ -19,8 +21,40 @@ from tests.checkpoints import zoo
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_sums_of_two_stretches_join(head: bytes, tail: bytes) -> None:
-    joined = checksums.append(zlib.crc32(head), zlib.crc32(tail), len(tail))
+    joined = folding.append(zlib.crc32(head), zlib.crc32(tail), len(tail))
     assert joined == zlib.crc32(head + tail)
+
+
+@pytest.mark.parametrize("more", [0, 1, 7, 8, 100_000, 1_000_003])
+def test_folded_sums_are_zlibs(more: int) -> None:
+    content = np.random.default_rng(more).bytes(folding.WORTH_IT + more)
+    assert folding.crc32(memoryview(content)) == zlib.crc32(content)
+
+
+def test_the_trinomial_is_a_multiple_of_the_polynomial() -> None:
+    polynomial, power, powers = 0x104C11DB7, 1, {}
+    near = folding.FAR - folding.NEAR
+    for exponent in range(folding.FAR + 1):
+        powers[exponent] = power
+        power <<= 1
+        power ^= polynomial if power >> 32 else 0
+    assert powers[folding.FAR] ^ powers[near] ^ 1 == 0
+
+
+@pytest.mark.parametrize("length", [0, 1, 64, 65, 1000, 123_457])
+def test_sum_of_zeros(length: int) -> None:
+    assert folding.of_zeros(length) == zlib.crc32(bytes(length))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
+def test_a_large_tensor_is_summed_while_it_is_scanned(tmp_path: Path, dtype: torch.dtype) -> None:
+    numbers = torch.randint(0, 100, (9_000_001 * 4 // dtype.itemsize,)).to(dtype)
+    path = zoo.torch_file(tmp_path, {"w": numbers})
+    assert diagnose(path).verdict == "healthy"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert "it holds w" in diagnose(path).error
 
 
 def test_a_piece_of_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

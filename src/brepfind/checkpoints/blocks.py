@@ -8,7 +8,9 @@ from math import prod
 
 import torch
 
-BLOCK_BYTES = 1 << 19  # this and a buffer of the same size stay in a core's own cache
+from brepfind.checkpoints.folding import BLOCK_WORDS, WORD
+
+BLOCK_BYTES = BLOCK_WORDS * WORD  # this and what is made of it stay in a core's own cache
 
 
 @dataclass(frozen=True, slots=True)

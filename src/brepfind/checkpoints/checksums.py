@@ -8,20 +8,18 @@ from __future__ import annotations
 import mmap
 import struct
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from brepfind import files
+from brepfind.checkpoints.folding import append, crc32
 from brepfind.errors import CheckpointError
 
-BLOCK = 8 << 20  # bytes of one task; large against its overhead, small against a tensor
+BLOCK = 32 << 20  # bytes of one task; large against its overhead, small against a tensor
 
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
-_POLYNOMIAL = 0xEDB88320  # CRC-32 as zip has it, bits reversed
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,45 +111,9 @@ def _block_crc(piece: Piece, at: int) -> int:
             memoryview(view) as whole,
             whole[start - base :] as part,
         ):
-            return zlib.crc32(part)
+            return crc32(part)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{piece.path}: is shorter than its directory says") from error
-
-
-def append(crc: int, block: int, length: int) -> int:
-    """The CRC-32 of A then B from those of A and B: A's is moved past B's length of zeros."""
-    moved = 0
-    for bit, column in enumerate(_zeros(length)):
-        if crc >> bit & 1:
-            moved ^= column
-    return moved ^ block
-
-
-@lru_cache(maxsize=64)
-def _zeros(length: int) -> tuple[int, ...]:
-    """The 32 x 32 matrix over GF(2), as columns, that appends ``length`` zero bytes."""
-    step = [_POLYNOMIAL, *(1 << bit for bit in range(31))]  # one zero bit
-    for _ in range(3):
-        step = _times(step, step)  # one zero byte
-    matrix = [1 << bit for bit in range(32)]
-    while length:
-        if length & 1:
-            matrix = _times(step, matrix)
-        step = _times(step, step)
-        length >>= 1
-    return tuple(matrix)
-
-
-def _times(a: Iterable[int], b: Iterable[int]) -> list[int]:
-    columns = list(a)
-    product = []
-    for vector in b:
-        total = 0
-        for bit, column in enumerate(columns):
-            if vector >> bit & 1:
-                total ^= column
-        product.append(total)
-    return product
 
 
 def sidecar(path: Path) -> Path:

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from brepfind.checkpoints import checksums
 from brepfind.checkpoints.bits import FLOATS, number
 from brepfind.checkpoints.checksums import Piece
 from brepfind.checkpoints.details import constant_rows, far_values
+from brepfind.checkpoints.folding import append
 from brepfind.checkpoints.layout import Entry, Role
 from brepfind.checkpoints.parts import Parts, prepare
 from brepfind.checkpoints.signs import Signs, look_at
 
-_TASK_BYTES = 8 << 20  # work for one thread at a time
+_TASK_BYTES = 32 << 20  # work for one thread at a time
 _SMALL_BYTES = 1 << 18  # tensors below this share a task
 _BATCH = 32
 
@@ -216,7 +216,7 @@ class _Job:
         total = Signs()
         for stretch in self.stretches:
             signs = stretch.result()
-            total.crc = checksums.append(total.crc, signs.crc, signs.nbytes)
+            total.crc = append(total.crc, signs.crc, signs.nbytes)
             total.add(signs)
         return _finish(self.entry, self.parts, total), total.crc
 

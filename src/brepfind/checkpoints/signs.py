@@ -5,10 +5,12 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from brepfind.checkpoints.bits import FLOATS, FloatBits, integer_of, magnitudes
-from brepfind.checkpoints.blocks import Plain, blocks
+from brepfind.checkpoints.blocks import BLOCK_BYTES, Plain, blocks
+from brepfind.checkpoints.folding import BLOCK_WORDS, WORD, WORTH_IT, Folding
 
 
 @dataclass(slots=True)
@@ -63,13 +65,14 @@ def look_at(part: Plain, start: int, stop: int | None, summing: bool) -> Signs:
         summing: also sum the bytes, while the block is in the cache anyway.
     """
     total = Signs()
-    low, high, varies, crc = 1 << 64, 0, False, 0
+    low, high, varies = 1 << 64, 0, False
+    crc = _Sum(part, start, stop) if summing else None
     bits = FLOATS.get(part.values.dtype)
     integer = integer_of(part.values.dtype)
     for at, block in blocks(part.values, start, stop):
         integers = block.view(integer)
-        if summing:
-            crc = zlib.crc32(integers.view(torch.uint8).numpy().data, crc)
+        if crc is not None:
+            crc.take(integers)
         total.nbytes += block.nbytes
         if bits is None:
             total.add(_of_integers(integers))
@@ -83,8 +86,35 @@ def look_at(part: Plain, start: int, stop: int | None, summing: bool) -> Signs:
             total.add(_of_odd_floats(block, integers, bits, at, block_low, block_high))
     if varies:
         total.add(Signs(low=low, high=high, varies=True))
-    total.crc = crc
+    total.crc = crc.value() if crc is not None else 0
     return total
+
+
+class _Sum:
+    """The CRC-32 of a stretch, block by block; folded where that is worth it."""
+
+    def __init__(self, part: Plain, start: int, stop: int | None) -> None:
+        assert part.flat is not None
+        self._crc = 0
+        self._at = 0
+        self._folding: Folding | None = None
+        whole = part.flat[start:stop].view(torch.uint8).numpy()
+        self._tail = whole[whole.nbytes // WORD * WORD :]
+        aligned = whole.ctypes.data % WORD == 0
+        if aligned and whole.nbytes >= WORTH_IT and BLOCK_BYTES == BLOCK_WORDS * WORD:
+            self._folding = Folding(whole[: whole.nbytes // WORD * WORD].view(np.int64))
+
+    def take(self, block: torch.Tensor) -> None:
+        """The next block."""
+        if self._folding is None:
+            self._crc = zlib.crc32(block.view(torch.uint8).numpy().data, self._crc)
+        else:
+            self._folding.fold(self._at)
+            self._at += BLOCK_WORDS
+
+    def value(self) -> int:
+        """The sum of all blocks."""
+        return self._crc if self._folding is None else self._folding.crc(self._tail.data)
 
 
 def _ordinary(low: int, high: int, bits: FloatBits) -> bool:
