@@ -14,7 +14,7 @@ from brepfind.params import check_section
 def config(**changes: object) -> PrepareConfig:
     values: dict[str, object] = {
         "source": "sample",
-        "parts": 16,
+        "parts": 12,
         "seed": 0,
         "captions_per_part": 4,
         "step_dir": None,
@@ -37,14 +37,21 @@ def test_the_sample_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> Non
     prepare_sample(config(), tmp_path / "two", workers=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     corpus = read_corpus(tmp_path / "one")
-    assert len(corpus.parts) == 16
+    assert len(corpus.parts) == 12
     assert all(corpus.step_path(path).is_file() for path in corpus.parts["path"])
     levels = corpus.captions.groupby("model_id")["level"]
     assert all(list(group) == [0, 1, 2, 3] for _, group in levels)
 
 
+@pytest.mark.slow
+def test_the_whole_default_sample_is_the_same_again(tmp_path: Path) -> None:
+    prepare_sample(config(parts=400), tmp_path / "one", workers=1)
+    prepare_sample(config(parts=400), tmp_path / "three", workers=3)
+    assert contents(tmp_path / "one") == contents(tmp_path / "three")
+
+
 def test_a_smaller_sample_is_the_beginning_of_a_larger_one(tmp_path: Path) -> None:
-    prepare_sample(config(parts=12), tmp_path, workers=1)
+    prepare_sample(config(), tmp_path, workers=1)
     larger = contents(tmp_path / "step")
     prepare_sample(config(parts=5, captions_per_part=1), tmp_path, workers=1)
     smaller = contents(tmp_path / "step")

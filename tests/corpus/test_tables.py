@@ -39,19 +39,10 @@ def captions(path: Path) -> list[tuple[str, str]]:
         PLAIN.replace("caption", " caption ").replace("a bolt", "  a \t bolt ").encode(),
         PLAIN.rstrip("\n").encode(),
     ],
-    ids=(
-        "utf8",
-        "bom",
-        "crlf",
-        "cr",
-        "latin1",
-        "utf16",
-        "semicolon",
-        "tab",
-        "blank-lines",
-        "blanks",
-        "no-last-newline",
-    ),  # fmt: skip
+    ids=[
+        *("utf8", "bom", "crlf", "cr", "latin1", "utf16", "semicolon", "tab", "blank-lines"),
+        *("blanks", "no-last-newline"),
+    ],
 )
 def test_the_same_table_however_it_is_saved(tmp_path: Path, content: bytes) -> None:
     path = write(tmp_path / "t.csv", content)

@@ -197,7 +197,7 @@ def _say_washer(facts: Facts) -> Words:
         looks=("thin flat disc with a round hole in the middle", "flat circular ring"),
         uses=("spreading the load under a bolt head", "putting under a nut", "packing"),
         traits=(_SERIES_TRAITS[facts["series"]],),
-        size=(size, f"for {size}", f"to suit {size}"),
+        size=(size,),
         standards=("ASME B18.21.1",) if inch else WASHERS[facts["series"]][0],
         dims=(
             Dim.diameter(outer, "outer diameter", symbol="OD"),

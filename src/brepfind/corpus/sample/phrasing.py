@@ -269,7 +269,7 @@ def _drawing(content: Content, rng: Random) -> str:
             dims.append(f"{dim.symbol or dim.noun}={value}")
     *before, last = content.name.split()
     if before and not _STOP_WORDS & set(before) and rng.random() < 0.7:
-        head = f"{last}, {' '.join(before)} {content.bulk}"
+        head = ", ".join(filter(None, [last, " ".join(before), content.bulk]))
     else:
         head = _noun(content)
     items = [head, content.size, *content.traits, " ".join(dims), content.standard]
