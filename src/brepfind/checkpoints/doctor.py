@@ -312,9 +312,10 @@ def _nbytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _rank(symptom: Symptom) -> tuple[bool, int, float, str]:
+def _rank(symptom: Symptom) -> tuple[bool, int, int, float, str]:
     place = _WORST.index(symptom.kind) if symptom.kind in _WORST else len(_WORST)
-    return symptom.severity != "sick", place, -(symptom.share or 0.0), symptom.name
+    role = ("weights", "ema", "optimizer", "scaler", "other").index(symptom.role)
+    return symptom.severity != "sick", place, role, -(symptom.share or 0.0), symptom.name
 
 
 def _size(nbytes: int) -> str:
