@@ -15,6 +15,8 @@ export DGLBACKEND := pytorch
 
 .DEFAULT_GOAL := help
 .PHONY: help setup repro test test-all lint types format pretrain check-gpu ui clean
+BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins
+.PHONY: $(BENCHES)
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -36,7 +38,8 @@ ui: setup ## MLflow's page on http://127.0.0.1:5000, to read and compare runs
 	mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri sqlite:///$(CURDIR)/mlflow.db
 
 pretrain: setup ## train the encoder without captions and write data/pretrained/ (minutes)
-	PYTHONPATH=src python -m brepfind.training.pretrain
+	dvc repro split
+	PYTHONPATH=src python -m brepfind.pipeline.pretrain
 
 test: setup ## the tests, the real `dvc repro` included (minutes)
 	python -m pytest -m "not slow"
@@ -58,6 +61,14 @@ format: setup ## put the code in the one format
 
 check-gpu: setup ## two training steps on each GPU in fp32, bf16 and fp16; says so where there is none
 	PYTHONPATH=src python -m benchmarks.check_gpu
+
+bench-extract: ## faces per second beside brepgraph and Open CASCADE alone
+bench-encoder: ## the encoder beside a plain transcription of the paper: time and peak memory
+bench-ranks: ## ranks of 100,000 x 100,000 beside the bare matrix products
+bench-doctor: ## the doctor beside one pass over the same bytes
+bench-twins: ## twins found, missed and mistaken
+$(BENCHES): bench-%: setup
+	PYTHONPATH=src python -m benchmarks.$*
 
 clean: ## remove what runs and tests made; keeps .venv, raw data and the shipped checkpoint
 	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics .brepfind

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from brepfind.cad.arrays import PartArrays
+from brepfind.cad.arrays import FEATURE_VERSION, PartArrays
 from brepfind.checkpoints.authors import write_authors
 from brepfind.errors import BrepfindError, CheckFailed, InputError
 from brepfind.files import digest, write_json
@@ -112,9 +112,17 @@ class Parts:
 
 
 def read_parts(
-    graphs: Path, pairs: Path, split: Path | None, max_faces: int, at_most: int | None
+    graphs: Path,
+    pairs: Path,
+    split: Path | None,
+    max_faces: int,
+    at_most: int | None,
+    leave_out: Collection[str] = (),
 ) -> Parts:
     """Read the parts of a store; with a split only the training parts, so that nothing leaks.
+
+    Args:
+        leave_out: ids that must not be used, such as twins of parts that are tested on.
 
     Raises:
         InputError: if fewer than two are left.
@@ -122,7 +130,7 @@ def read_parts(
     store = GraphStore(graphs)
     groups = dict(zip(store.ids, twin_groups(store.signatures).tolist(), strict=True))
     faces = dict(zip(store.ids, store.manifest["faces"].tolist(), strict=True))
-    ids = [model_id for model_id in store.ids if faces[model_id] <= max_faces]
+    ids = [i for i in store.ids if faces[i] <= max_faces and i not in leave_out]
     if split is not None:
         sides = pd.read_parquet(split)
         wanted = set(sides.loc[sides["split"] == "train", "model_id"])
@@ -389,23 +397,29 @@ def _command(given: argparse.Namespace) -> None:
     parts = read_parts(
         given.graphs, given.pairs, given.split, config.encoder.max_faces, given.max_parts
     )
+    write_pretrained(config, parts, given.out)
+
+
+def write_pretrained(config: PretrainConfig, parts: Parts, out: Path) -> None:
+    """Pretrain, and write the checkpoint with its account beside it (``.json``)."""
     encoder, numbers = pretrain(config, parts)
     write_authors(
-        given.out,
+        out,
         encoder.state_dict(),
         hyper_parameters=config.encoder.model_dump(),
         global_step=config.grid_steps + config.part_steps,
     )
     write_json(
-        given.out.with_suffix(".json"),
+        out.with_suffix(".json"),
         {
             "config": config.model_dump(mode="json"),
+            "feature_version": FEATURE_VERSION,
             "parts": len(parts.arrays),
             "parts_digest": parts.digest,
             "numbers": numbers,
         },
     )
-    log.info("wrote %s: %s", given.out, ", ".join(f"{k} {v:.4g}" for k, v in numbers.items()))
+    log.info("wrote %s: %s", out, ", ".join(f"{k} {v:.4g}" for k, v in numbers.items()))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+"""``make pretrain``: generated parts, extracted, without twins of what is tested on, pretrained on.
+
+Not a stage: it is run by hand, and its checkpoint is shipped in ``data/pretrained``. The parts are
+the sample corpus drawn with another seed; the pipeline's own validation and test parts, and every
+part of the same shape, are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from brepfind.cad.extract import ExtractConfig
+from brepfind.corpus.manifest import read_corpus
+from brepfind.corpus.prepare import PrepareConfig, prepare
+from brepfind.errors import BrepfindError, InputError
+from brepfind.graphs.extraction import extract_store
+from brepfind.graphs.store import GraphStore
+from brepfind.graphs.twins import twin_groups
+from brepfind.log import get_logger, setup_logging
+from brepfind.params import load_section
+from brepfind.pipeline import paths
+from brepfind.pipeline.config import RuntimeConfig
+from brepfind.training.pretrain import SMALL, read_parts, write_pretrained
+
+log = get_logger(__name__)
+
+_WORK = Path(".brepfind/pretrain")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="make pretrain", description=__doc__)
+    parser.add_argument("--parts", type=int, default=600, help="generated parts (%(default)s)")
+    parser.add_argument("--seed", type=int, default=99, help="of the parts (%(default)s)")
+    parser.add_argument("--out", type=Path, default=paths.PRETRAINED / "brepformer_small.ckpt")
+    given = parser.parse_args(arguments)
+    setup_logging()
+    try:
+        _run(given.parts, given.seed, given.out)
+    except BrepfindError as error:
+        log.error("%s", error)
+        return error.exit_code
+    return 0
+
+
+def _run(parts: int, seed: int, out: Path) -> None:
+    began = time.monotonic()
+    runtime = load_section(paths.PARAMS, "runtime", RuntimeConfig)
+    torch.set_num_threads(runtime.threads_here())
+    if load_section(paths.PARAMS, "prepare", PrepareConfig).seed == seed:
+        raise InputError(f"--seed {seed} is prepare.seed: pretraining would see the same parts")
+    graphs = _graphs(parts, seed, runtime.workers_here())
+    twins = tested_twins(GraphStore(graphs), GraphStore(paths.GRAPHS), pd.read_parquet(paths.SPLIT))
+    log.info("%d parts are left out: twins of validation or test parts", len(twins))
+    chosen = read_parts(
+        graphs, Path(".brepfind/pairs"), None, SMALL.encoder.max_faces, None, leave_out=twins
+    )
+    write_pretrained(SMALL, chosen, out)
+    log.info("took %.0f s", time.monotonic() - began)
+
+
+def _graphs(parts: int, seed: int, workers: int) -> Path:
+    config = PrepareConfig(
+        source="sample",
+        parts=parts,
+        seed=seed,
+        captions_per_part=1,
+        step_dir=None,
+        captions=None,
+        max_orphan_rate=0.0,
+    )
+    prepare(config, _WORK / "corpus", workers)
+    corpus = read_corpus(_WORK / "corpus")
+    files = [
+        (str(part.model_id), str(part.path), corpus.step_path(str(part.path)))
+        for part in corpus.parts.itertuples()
+    ]
+    graphs = _WORK / "graphs"
+    extract_store(files, graphs, load_section(paths.PARAMS, "extract", ExtractConfig), workers)
+    return graphs
+
+
+def tested_twins(store: GraphStore, tested: GraphStore, split: pd.DataFrame) -> set[str]:
+    """Parts of ``store`` that are the same shape as a validation or test part.
+
+    Args:
+        tested: the store that ``split`` divides.
+        split: columns ``model_id, split``.
+    """
+    held = set(split.loc[split["split"].isin(["validation", "test"]), "model_id"])
+    rows = [place for place, model_id in enumerate(tested.ids) if model_id in held]
+    groups = twin_groups(np.concatenate([store.signatures, tested.signatures[rows]]))
+    mine, theirs = groups[: len(store)], set(groups[len(store) :].tolist())
+    return {i for i, group in zip(store.ids, mine.tolist(), strict=True) if group in theirs}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
