@@ -234,6 +234,33 @@ def test_max_faces_is_an_error_that_names_the_part(part: Part, join: Join) -> No
         encoder(join([part(9, seed=0), part(10, seed=0)]))
 
 
+@pytest.mark.slow
+def test_the_most_faces_there_can_be(part: Part) -> None:
+    """4,095 faces and the graph token fill the table of positions to its last row."""
+    config = EncoderConfig(
+        dim=16, layers=1, heads=1, kv_heads=1, feed_forward=16, dropout=0, max_faces=4095
+    )
+    one = part(1, seed=0, grid=2)
+    many = {
+        name: getattr(one, name).expand(4095, *getattr(one, name).shape[1:])
+        for name in ("face_grid", "face_type", "face_area", "face_rational", "face_centroid")
+    }
+    pairs = 4095**2
+    batch = replace(
+        one,
+        **many,
+        face_counts=torch.tensor([4095]),
+        hops=torch.where(torch.arange(pairs) % 4096 == 0, 0, -1),
+        angle=torch.zeros(1).expand(pairs),
+        distance=torch.zeros(1).expand(pairs),
+        path=torch.empty(pairs, 0, dtype=torch.int64),
+    )
+    with torch.no_grad():
+        out = BrepEncoder(config).eval()(batch)
+    assert out.faces.shape == (4095, 16) and out.faces.isfinite().all()
+    assert not torch.allclose(out.faces[0], out.faces[-1])
+
+
 def test_face_order_matters(part: Part) -> None:
     """RoPE turns by the place in the file; the graph alone would not tell the order."""
     encoder = BrepEncoder(TINY).eval()
