@@ -181,6 +181,9 @@ def test_wide_blocks_do_not_overflow_the_counting_bytes():
         assert (forward.better == 2999).all()
         assert backward.better[0] == 0
     assert count_ranks(queries, items, relevance).tied.max() == 0
+    lowest = Relevance.from_pairs(np.zeros(3000, np.int64), np.arange(3000), n, 3000)
+    for block in ((700, 3000), (512, 1024), (700, 2040)):
+        assert (count_both(queries, items, lowest, block=block)[1].better == n - 1).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
