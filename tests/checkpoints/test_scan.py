@@ -130,6 +130,14 @@ def test_a_tensor_of_several_stretches_adds_up() -> None:
     assert (vitals.first_nan, vitals.first_inf) == ((1,), (2_500_000,))
 
 
+def test_progress_adds_up_to_all_bytes() -> None:
+    told: list[int] = []
+    tensors = {"large": torch.rand(20_000_000), "small": torch.rand(7)}
+    scan(tensors, advance=told.append)
+    assert len(told) > 2
+    assert sum(told) == sum(tensor.nbytes for tensor in tensors.values())
+
+
 def test_the_callers_threads_stay_as_they_are() -> None:
     before = torch.get_num_threads()
     scan({"t": torch.rand(1_000_000)})

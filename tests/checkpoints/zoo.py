@@ -675,6 +675,22 @@ def a_list_that_holds_itself(folder: Path) -> Any:
     return endless
 
 
+@case("unreadable", "more values than any checkpoint has")
+def nested_without_end(folder: Path) -> Path:
+    tree: Any = torch.ones(1)
+    for _ in range(220):
+        tree = [tree]
+    return torch_file(folder, tree)
+
+
+@case("unreadable", "more values than any checkpoint has")
+def few_bytes_that_describe_a_million_million_values(folder: Path) -> Path:
+    tree: Any = [torch.ones(1)]
+    for _ in range(40):
+        tree = [tree, tree]
+    return torch_file(folder, tree)
+
+
 @case("unreadable", "no tensor at all")
 def empty_safetensors(folder: Path) -> Path:
     return safe_file(folder, {})

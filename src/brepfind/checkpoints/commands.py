@@ -91,7 +91,7 @@ def _diagnose(
     drop: Collection[str],
     prefix: str | None,
 ) -> Diagnosis:
-    size = path.stat().st_size if path.is_file() else 0
+    size = _size(path)
     if size < _PROGRESS_BYTES:
         return diagnose(path, like, like_name=like_name, drop=drop, prefix=prefix)
     with progress(f"{path.name} (MB)", total=size // 1_000_000) as bar:
@@ -103,6 +103,14 @@ def _diagnose(
             bar.advance(done // 1_000_000 - before)
 
         return diagnose(path, like, like_name=like_name, drop=drop, prefix=prefix, advance=advance)
+
+
+def _size(path: Path) -> int:
+    """Bytes that will be looked at, roughly: of a set of shards, all that lies in its folder."""
+    if path.is_file() and not path.name.endswith(".index.json"):
+        return path.stat().st_size
+    folder = path if path.is_dir() else path.parent
+    return sum(file.stat().st_size for file in folder.glob("*") if file.is_file())
 
 
 def run_sanitize(

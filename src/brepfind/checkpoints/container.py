@@ -156,9 +156,16 @@ def _open_zip(path: Path) -> Container:
         files=(path,),
         tree=tree,
         pieces=pieces,
-        located=locate(storages(tree), pieces) if stored else {},
+        located=locate(_storages(path, tree), pieces) if stored else {},
         checksums=checksums,
     )
+
+
+def _storages(path: Path, tree: Any) -> dict[int, int]:
+    try:
+        return storages(tree)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
 
 
 def _check_entries(path: Path, archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> None:

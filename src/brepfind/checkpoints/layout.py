@@ -23,7 +23,8 @@ from brepfind.errors import CheckpointError
 Role = Literal["weights", "ema", "optimizer", "scaler", "other"]
 Path_ = tuple[str, ...]
 
-_MAX_NODES = 5_000_000  # a pickle of a few bytes can describe a tree that never ends
+_MAX_DEPTH = 200
+_MAX_NODES = 1_000_000  # a pickle of a few bytes can describe a tree that never ends
 # The usual names of the mapping that holds the weights, the likeliest first.
 _WEIGHT_FOLDERS = (
     "state_dict",
@@ -140,7 +141,7 @@ def _leaves(tree: Any) -> Iterator[tuple[Path_, Role, Any]]:
     while stack:
         path, role, node, above = stack.pop()
         nodes += 1
-        if nodes > _MAX_NODES:
+        if nodes > _MAX_NODES or len(path) > _MAX_DEPTH:
             raise CheckpointError("the file describes more values than any checkpoint has")
         if isinstance(node, torch.Tensor | NumpyArray):
             yield path, role, node
@@ -156,7 +157,7 @@ def _leaves(tree: Any) -> Iterator[tuple[Path_, Role, Any]]:
         for key, child in reversed(children):
             if isinstance(child, int | str | bytes | None):
                 continue
-            stack.append(((*path, key), _role_of_key(key, role), child, inner))
+            stack.append(((*path, key), _role_of_key((*path, key), child, role), child, inner))
 
 
 def _children(node: Any) -> list[tuple[str, Any]]:
@@ -169,15 +170,24 @@ def _children(node: Any) -> list[tuple[str, Any]]:
     return []
 
 
-def _role_of_key(key: str, role: Role) -> Role:
-    if role != "weights":
+def _role_of_key(path: Path_, child: Any, role: Role) -> Role:
+    """What a key says of its value. Names of layers say nothing: one may well be `scaler`."""
+    if role != "weights" or len(path) > 3:
         return role
-    words = set(re.split(r"[^a-z0-9]+", key.lower()))
+    key = path[-1].lower()
+    if isinstance(child, torch.Tensor | NumpyArray):
+        if key == "n_averaged":  # torch.optim.swa_utils.AveragedModel counts with it
+            return "other"
+        first = key.partition(".")[0] if "." in key else ""
+        return "ema" if "ema" in _words(first) else role
     for named, names in _ROLE_WORDS:
-        # In a dotted key only an EMA copy is told by name: a layer may well be called `scaler`.
-        if words & names and (named == "ema" or "." not in key):
+        if _words(key) & names:
             return named
     return role
+
+
+def _words(key: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9]+", key))
 
 
 def _role_of_node(node: Any, role: Role) -> Role:
@@ -197,10 +207,9 @@ def _weights_folder(paths: Sequence[Path_]) -> Path_:
         deeper = [path for path in paths if len(path) > len(where) + 1]
         children = dict.fromkeys(path[len(where)] for path in deeper)
         named = [name for name in _WEIGHT_FOLDERS if name in children]
-        if len(deeper) < len(paths) and not named:
-            break  # tensors stand here, beside whatever else there is
         only_folders = len(deeper) == len(paths)
-        if named and (only_folders or named[0] in ("state_dict", "model_state_dict")):
+        held = sum(path[len(where)] == named[0] for path in deeper) if named else 0
+        if held > len(paths) / 2 or (named and only_folders):
             step = named[0]
         elif len(children) == 1 and only_folders:
             step = next(iter(children))

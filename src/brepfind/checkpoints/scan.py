@@ -178,11 +178,10 @@ class Scan:
             if isinstance(job.parts, str):
                 yield replace(_blank(job.entry), unreadable=job.parts)
                 continue
-            vitals, crc = job.result()
+            vitals, crc = job.result(self._advance)
             if job.piece is not None and crc != job.piece.crc:
                 self.suspects.append(job.piece)
             yield vitals
-            self._advance(job.parts.plain.values.nbytes)
 
 
 @dataclass(slots=True)
@@ -209,15 +208,18 @@ class _Job:
             pool.submit(look_at, self.parts.plain, start, stop, summing) for start, stop in bounds
         ]
 
-    def result(self) -> tuple[TensorVitals, int]:
-        if self.together is not None:
-            return self.together.result()[self.place]
+    def result(self, advance: Callable[[int], None]) -> tuple[TensorVitals, int]:
         assert isinstance(self.parts, Parts)
+        if self.together is not None:
+            done = self.together.result()[self.place]
+            advance(self.parts.plain.values.nbytes)
+            return done
         total = Signs()
         for stretch in self.stretches:
             signs = stretch.result()
             total.crc = append(total.crc, signs.crc, signs.nbytes)
             total.add(signs)
+            advance(signs.nbytes)
         return _finish(self.entry, self.parts, total), total.crc
 
 
