@@ -1,5 +1,6 @@
 """Captions: levels say more and more, phrasings differ, numbers are right."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -57,6 +58,21 @@ def test_each_phrasing_says_the_same(phrasing: str, endings: tuple[str, ...]) ->
     texts = [say(CONTENT, phrasing, Random(seed)) for seed in range(60)]
     for ending in endings:
         assert any(ending.lower() in text.lower() for text in texts), texts[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hex bolt", "a hex bolt"),
+        ("angle bracket", "an angle bracket"),
+        ("U-bracket", "a U-bracket"),
+        ("L-bracket", "an L-bracket"),
+        ("90 degree elbow", "is 90 degree elbow"),
+    ],
+)
+def test_articles_go_by_sound(name: str, text: str) -> None:
+    content = replace(CONTENT, name=name, size="", traits=(), standard="", dims=())
+    assert any(text in say(content, "sentence", Random(seed)) for seed in range(30))
 
 
 @pytest.mark.parametrize("phrasing", sorted(PHRASINGS))

@@ -126,14 +126,16 @@ def _bulk(longest: float, rng: Random) -> str:
 
 
 def _article(text: str) -> str:
-    """``text`` with its indefinite article; texts that begin with a number or plural have none."""
+    """``text`` with its indefinite article; texts that begin with a number or plural have none.
+
+    It goes by sound: "a U-bracket", "an L-bracket", "an O-ring", "a UPN profile".
+    """
     first = text.split()[0].lower() if text.split() else ""
     if not first or first[0].isdigit() or first in ("two", "three", "four", "a", "an"):
         return text
-    sounds_open = first[0] in "aeiou" and not first.startswith(("u-", "uni", "eu", "use", "one"))
-    letters = ("l-", "m-", "o-", "s-", "x-", "h-", "n-", "f-", "iso", "l ")
-    spoken_open = first.startswith(letters) or first == "hour"
-    return f"{'an' if sounds_open or spoken_open else 'a'} {text}"
+    consonant = first.startswith(("u-", "upn", "uni", "use", "one"))
+    spelled = first.startswith(("l-", "m-", "s-", "x-", "h-", "n-", "f-")) or first == "shcs"
+    return f"{'an' if spelled or (first[0] in 'aeiou' and not consonant) else 'a'} {text}"
 
 
 def _capital(text: str) -> str:
