@@ -131,6 +131,9 @@ MUTATIONS = [
        "return backward, forward", COUNTING),
     _m("blocks: parts overlap", _counting, "self.query_blocks[part::parts]",
        "self.query_blocks[part:]", COUNTING),
+    _m("blocks: threads overlap", _counting, "blocks[k::workers]", "blocks[k:]", COUNTING),
+    _m("blocks: threads lose a share", _counting, "return sum(rest, start=first)", "return first",
+       COUNTING),
     _m("blocks: neighbours' labels shifted", _neighbours, "labels[rows, None] == labels[None, :]",
        "labels[: len(scores), None] == labels[None, :]", "tests/metrics/test_neighbours.py"),
     # finiteness: an error or a failed limit, never a rank

@@ -245,6 +245,14 @@ def _job():
     return RankJob(queries, items, relevance, block=(16, 24))
 
 
+@pytest.mark.parametrize("workers", [2, 3, 50])
+def test_threads_give_the_counts_of_one(workers):
+    job = _job()
+    shared = job.result(job.run(workers=workers))
+    for together, alone in zip(shared, job.result(job.run(workers=1)), strict=True):
+        assert as_rows(together) == as_rows(alone)
+
+
 @pytest.mark.slow
 def test_two_processes_give_the_counts_of_one():
     with multiprocessing.get_context("spawn").Pool(2) as pool:

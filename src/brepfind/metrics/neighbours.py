@@ -27,7 +27,7 @@ def nearest_other_agrees(
         no other group has, since nothing could agree.
     """
     check_finite("neighbours", unit)
-    kinds = {label: set() for label in labels.tolist()}  # type: dict[int, set[int]]
+    kinds: dict[int, set[int]] = {label: set() for label in labels.tolist()}
     for label, group in zip(labels.tolist(), groups.tolist(), strict=True):
         kinds[label].add(group)
     found = np.full(len(unit), np.nan)
