@@ -42,17 +42,18 @@ class Failure:
 
 
 def explain(stage: str, error: BaseException) -> Failure:
-    """What an exception that ended a stage means."""
+    """What an exception that ended a stage means; its reason leaves out the stage's own name."""
     if isinstance(error, CheckFailed):
         return Failure(
             stage=stage,
-            reason=_one_line(error),
+            reason=_one_line(error).removeprefix(f"{stage}: "),
             exit_code=error.exit_code,
             findings=error.findings,
             evidence=error.evidence,
         )
     if isinstance(error, BrepfindError):
-        return Failure(stage=stage, reason=_one_line(error), exit_code=error.exit_code)
+        reason = _one_line(error).removeprefix(f"{stage}: ")
+        return Failure(stage=stage, reason=reason, exit_code=error.exit_code)
     if isinstance(error, KeyboardInterrupt):
         return Failure(stage=stage, reason="stopped by Ctrl-C", exit_code=Interrupted.exit_code)
     if isinstance(error, OSError) and error.errno in _FULL:

@@ -79,7 +79,7 @@ class _Attempt:
         self.began = datetime.now(UTC)
         self.clock = time.monotonic()
         self.evidence = (
-            self.home / "postmortem" / f"{self.began:%Y%m%dT%H%M%S}-{name}-{os.getpid()}"
+            self.home / "postmortem" / f"{self.began:%Y%m%dT%H%M%S.%f}-{name}-{os.getpid()}"
         )
         self.fingerprint = ""
         self.tracker: Tracker | None = None
@@ -132,11 +132,7 @@ class _Attempt:
             CheckFailed: if a number is not finite: DVC would take it and go on.
         """
         assert self.tracker is not None
-        odd = [
-            name
-            for name, value in flat(metrics).items()
-            if isinstance(value, float) and not math.isfinite(value)
-        ]
+        odd = [name for name, value in flat(metrics).items() if not _is_finite(value)]
         if odd:
             raise CheckFailed(f"{self.name}: not finite in its metrics: {', '.join(odd)}")
         file = self.project / paths.metrics_file(self.name)
@@ -184,6 +180,13 @@ class _Attempt:
         text = report(failure, facts)
         write_text(self.evidence / "report.md", text)
         write_text(where, text)
+
+
+def _is_finite(value: object) -> bool:
+    """False where NaN or infinity is a value, or stands in a list of values."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return all(map(_is_finite, value)) if isinstance(value, list | tuple) else True
 
 
 def _without(metrics: Mapping[str, Any], key: str) -> dict[str, Any]:
