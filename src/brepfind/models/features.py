@@ -1,7 +1,7 @@
 """What BRepFormer reads from a part before attention: face tokens, edge features, pair bias.
 
 Module and parameter names are the authors', because their checkpoints name them. Shape letters
-are those of ``PartBatch``; H heads, M live face pairs (those that may attend to each other).
+are those of ``PartBatch``; H heads.
 """
 
 from __future__ import annotations

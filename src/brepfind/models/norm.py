@@ -82,8 +82,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Args: x: (..., dim). Returns the same shape and dtype."""
         wide = at_least_float32(x)
-        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
-        return (wide * scale).to(x.dtype) * self.weight
+        return nn.functional.rms_norm(wide, x.shape[-1:], None, self.eps).to(x.dtype) * self.weight
 
 
 def freeze_batch_norm(module: nn.Module, frozen: bool = True) -> int:
