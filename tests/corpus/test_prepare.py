@@ -14,7 +14,7 @@ from brepfind.params import check_section
 def config(**changes: object) -> PrepareConfig:
     values: dict[str, object] = {
         "source": "sample",
-        "parts": 12,
+        "parts": 8,
         "seed": 0,
         "captions_per_part": 4,
         "step_dir": None,
@@ -37,7 +37,7 @@ def test_the_sample_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> Non
     prepare_sample(config(), tmp_path / "two", workers=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     corpus = read_corpus(tmp_path / "one")
-    assert len(corpus.parts) == 12
+    assert len(corpus.parts) == 8
     assert all(corpus.step_path(path).is_file() for path in corpus.parts["path"])
     levels = corpus.captions.groupby("model_id")["level"]
     assert all(list(group) == [0, 1, 2, 3] for _, group in levels)

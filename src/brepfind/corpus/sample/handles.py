@@ -267,7 +267,7 @@ def _say_spacer(facts: Facts) -> Words:
             Dim.length(length, "body length", "long", "L"),
             Dim.length(STANDOFFS[thread], "width across flats", "across flats", "S"),
         ),
-        longest=length + (2 * thread if male else 0),
+        longest=max(length + (2 * thread if male else 0), 1.15 * STANDOFFS[thread]),
     )
 
 
