@@ -123,6 +123,14 @@ def test_an_embedding_that_is_not_finite_names_its_part(embeddings_of):
         evaluate(embeddings_of(AXES, rows, [[0, 0, 0]]), CONFIG)
 
 
+def test_self_retrieval_sees_what_float32_cannot(embeddings_of):
+    """A healthy tower of near-twins: families of rows 1e-4 apart, cosines of 1 - 5e-9."""
+    rng = np.random.default_rng(0)
+    family = np.repeat(rng.standard_normal((5, 64)), 10, axis=0)
+    near = embeddings_of(family + 1e-4 * rng.standard_normal((50, 64)), [], np.zeros((0, 64)))
+    assert self_retrieval(near) == evaluate(near, CONFIG)["cad_to_cad"]["R_at_1"] == 1.0
+
+
 def test_intervals_hold_the_mean_and_may_be_left_out(embeddings_of):
     rng = np.random.default_rng(0)
     cad = rng.standard_normal((30, 6))
