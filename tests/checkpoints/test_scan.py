@@ -112,6 +112,16 @@ def test_constant_zero_and_rows() -> None:
     assert (vitals.constant_rows, vitals.first_constant_row) == (2, 4)
 
 
+@pytest.mark.parametrize("width", [4, 7, 1000, 98_304, 100_003])
+def test_constant_rows_are_found_wherever_blocks_cut(width: int) -> None:
+    rows = max(3, 400_000 // width)
+    tensor = torch.rand(rows, width)
+    chosen = sorted({0, rows // 2, rows - 1})
+    tensor[chosen] = torch.tensor([[0.0], [0.5], [-3.0]])
+    vitals = one(tensor.bfloat16() if width > 4 else tensor)
+    assert (vitals.constant_rows, vitals.first_constant_row) == (3, 0)
+
+
 def test_far_values_are_counted_and_placed() -> None:
     tensor = torch.rand(40, 50)
     tensor[3, 7] = 1e9

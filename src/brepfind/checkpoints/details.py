@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
+import numpy as np
 import torch
 
 from brepfind.checkpoints.bits import FLOATS, integer_of, magnitudes, number, pattern
-from brepfind.checkpoints.blocks import Plain, blocks
+from brepfind.checkpoints.blocks import BLOCK_BYTES, Plain, blocks
 
 _SAMPLE = 1024
 _FAR = 1000.0  # times the 90th percentile of the magnitudes
@@ -24,24 +24,27 @@ class Far:
     factor: float
 
 
-def constant_rows(tensor: torch.Tensor) -> tuple[int, int | None]:
-    """How many rows (along the first dimension) hold one value each, and the first of them."""
-    rows = tensor.shape[0] if tensor.dim() else 0
-    width = prod(tensor.shape[1:])
-    dense = tensor.layout is torch.strided and not tensor.is_complex()
-    if rows < 2 or width < 4 or not dense or not tensor.is_contiguous():
+def constant_rows(tensor: torch.Tensor, alike: list[np.ndarray]) -> tuple[int, int | None]:
+    """How many rows (along the first dimension) hold one value each, and the first of them.
+
+    Args:
+        tensor: contiguous.
+        alike: the only rows that can, as :class:`brepfind.checkpoints.signs.Signs` names them.
+    """
+    if not alike:
         return 0, None
-    table = tensor.view(integer_of(tensor.dtype)).view(rows, width)
-    first = table[:, 0]
-    # Four columns tell nearly all rows apart; only what is left is read whole.
-    same = (first == table[:, -1]) & (first == table[:, width // 2]) & (first == table[:, 1])
-    found = [row for row in same.nonzero().flatten().tolist() if _constant(table[row])]
-    return len(found), found[0] if found else None
-
-
-def _constant(row: torch.Tensor) -> bool:
-    low, high = torch.aminmax(row)
-    return int(low) == int(high)
+    table = tensor.view(integer_of(tensor.dtype)).view(tensor.shape[0], -1)
+    rows = torch.from_numpy(np.concatenate(alike))
+    for column in (table.shape[1] // 2, table.shape[1] - 1):
+        rows = rows[table[rows, column] == table[rows, 0]]
+    together = max(1, BLOCK_BYTES // (table.shape[1] * table.element_size()))
+    found = [
+        part[(table[part] == table[part][:, :1]).all(dim=1)]
+        for part in rows.split(together)
+        if len(part)
+    ]
+    constant = torch.cat(found) if found else rows
+    return len(constant), int(constant[0]) if len(constant) else None
 
 
 def far_values(part: Plain, largest: float) -> Far | None:

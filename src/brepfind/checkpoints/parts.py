@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from math import prod
 
 import torch
 
 from brepfind.checkpoints.bits import integer_of
 from brepfind.checkpoints.blocks import Plain, plain
 
+_WIDE = 4  # narrower rows hold one value by chance
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The dense numbers of a tensor, and small ones that belong to it (quantisation scales)."""
+    """The numbers of a tensor.
+
+    Attributes:
+        plain: the dense ones.
+        width: how many stand in one row (along the first dimension), where rows are looked at.
+        beside: small ones that belong to it: quantisation scales.
+    """
 
     plain: Plain
+    width: int = 0
     beside: tuple[torch.Tensor, ...] = ()
 
 
@@ -34,18 +44,26 @@ def prepare(tensor: torch.Tensor) -> Parts | str:
                 tensor.q_per_channel_scales() if per_channel else torch.tensor(tensor.q_scale())
             )
             # Quantised integers cannot be NaN; what can be broken is their scale.
-            return Parts(plain(torch.empty(0, dtype=torch.uint8)), (scales,))
+            return Parts(plain(torch.empty(0, dtype=torch.uint8)), beside=(scales,))
         if tensor.layout is torch.sparse_coo:
             tensor = tensor._values()
         elif tensor.layout is not torch.strided:
             tensor = tensor.values()
-        if tensor.is_complex():
+        was_complex = tensor.is_complex()
+        if was_complex:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # complex32 is called experimental
                 tensor = torch.view_as_real(tensor.conj() if tensor.is_conj() else tensor)
         if tensor.is_neg():
             tensor = tensor.resolve_neg()
         integer_of(tensor.dtype)
-        return Parts(plain(tensor))
+        return Parts(plain(tensor), 0 if was_complex else _width(tensor))
     except (RuntimeError, KeyError, NotImplementedError, AttributeError) as error:
         return f"cannot be looked at ({type(error).__name__}: {str(error).splitlines()[0]})"
+
+
+def _width(tensor: torch.Tensor) -> int:
+    if not tensor.is_floating_point() or not tensor.is_contiguous() or tensor.dim() < 2:
+        return 0
+    width = prod(tensor.shape[1:])
+    return width if width >= _WIDE and tensor.shape[0] > 1 else 0

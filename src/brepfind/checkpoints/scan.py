@@ -205,7 +205,7 @@ class _Job:
             count = values.numel()
             bounds = [(at, min(at + length, count)) for at in range(0, count, length)]
         self.stretches = [
-            pool.submit(look_at, self.parts.plain, start, stop, summing) for start, stop in bounds
+            pool.submit(look_at, self.parts, start, stop, summing) for start, stop in bounds
         ]
 
     def result(self, advance: Callable[[int], None]) -> tuple[TensorVitals, int]:
@@ -233,7 +233,7 @@ def _small_ones(jobs: list[_Job]) -> list[tuple[TensorVitals, int]]:
     done = []
     for job in jobs:
         assert isinstance(job.parts, Parts)
-        signs = look_at(job.parts.plain, 0, None, job.piece is not None)
+        signs = look_at(job.parts, 0, None, job.piece is not None)
         done.append((_finish(job.entry, job.parts, signs), signs.crc))
     return done
 
@@ -285,7 +285,7 @@ def _finish(entry: Entry, parts: Parts, total: Signs) -> TensorVitals:
     if vitals.constant:
         return vitals
     # Rows of NaN are told as NaN.
-    rows, first_row = (0, None) if vitals.nan else constant_rows(entry.tensor)
+    rows, first_row = (0, None) if vitals.nan else constant_rows(entry.tensor, total.alike)
     vitals = replace(vitals, constant_rows=rows, first_constant_row=first_row)
     far = far_values(part, vitals.largest)
     if far is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch
 from brepfind.checkpoints.bits import FLOATS, FloatBits, integer_of, magnitudes
 from brepfind.checkpoints.blocks import BLOCK_BYTES, Plain, blocks
 from brepfind.checkpoints.folding import BLOCK_WORDS, WORD, WORTH_IT, Folding
+from brepfind.checkpoints.parts import Parts
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class Signs:
         one: the pattern of every value so far, as stored, unless it ``varies``.
         crc: the CRC-32 of the bytes, where it was asked for.
         nbytes: how many bytes were looked at.
+        alike: rows that begin with the same value twice; no other row can hold one value only.
     """
 
     nan: int = 0
@@ -37,6 +39,7 @@ class Signs:
     varies: bool = False
     crc: int = 0
     nbytes: int = 0
+    alike: list[np.ndarray] = field(default_factory=list)
 
     def add(self, other: Signs) -> None:
         """Add a later stretch of the same tensor; checksums are joined by the caller."""
@@ -44,6 +47,7 @@ class Signs:
         self.inf += other.inf
         self.denormal += other.denormal
         self.nbytes += other.nbytes
+        self.alike += other.alike
         for first in ("first_nan", "first_inf", "first_denormal"):
             if getattr(self, first) is None:
                 setattr(self, first, getattr(other, first))
@@ -55,15 +59,16 @@ class Signs:
         self.one = other.one if self.one is None else self.one
 
 
-def look_at(part: Plain, start: int, stop: int | None, summing: bool) -> Signs:
+def look_at(parts: Parts, start: int, stop: int | None, summing: bool) -> Signs:
     """Look at the values from one flat position to another.
 
     Args:
-        part: a dense tensor.
+        parts: the numbers of a tensor.
         start: the first position.
         stop: the position after the last; None for the end.
         summing: also sum the bytes, while the block is in the cache anyway.
     """
+    part, width = parts.plain, parts.width
     total = Signs()
     low, high, varies = 1 << 64, 0, False
     crc = _Sum(part, start, stop) if summing else None
@@ -74,6 +79,8 @@ def look_at(part: Plain, start: int, stop: int | None, summing: bool) -> Signs:
         if crc is not None:
             crc.take(integers)
         total.nbytes += block.nbytes
+        if width:
+            _note_alike(total, integers.numpy(), at, width)
         if bits is None:
             total.add(_of_integers(integers))
             continue
@@ -88,6 +95,17 @@ def look_at(part: Plain, start: int, stop: int | None, summing: bool) -> Signs:
         total.add(Signs(low=low, high=high, varies=True))
     total.crc = crc.value() if crc is not None else 0
     return total
+
+
+def _note_alike(total: Signs, integers: np.ndarray, at: int, width: int) -> None:
+    # Here the block is in the cache; a walk down the columns of a large tensor later is not.
+    ahead = -at % width
+    one, other = integers[ahead::width], integers[ahead + 1 :: width]
+    rows = np.flatnonzero(one[: len(other)] == other)
+    if len(one) > len(other):  # the row goes on in the next block
+        rows = np.append(rows, len(other))
+    if len(rows):
+        total.alike.append(rows + (at + ahead) // width)
 
 
 class _Sum:
