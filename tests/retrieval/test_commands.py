@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from brepfind.cad.arrays import FEATURE_VERSION
 from brepfind.checkpoints.weights import save_weights
 from brepfind.errors import InputError
 from brepfind.retrieval.commands import embed_corpus, evaluate_of, vitals_of
@@ -98,7 +99,7 @@ def test_embed(tmp_path, dual, tower_folder, world):
         "text_tower": str(tower_folder),
         "text_train": "last",
         "last_layers": "1",
-        "feature_version": "1",
+        "feature_version": str(FEATURE_VERSION),
     }
     save_weights(weights, dual.state_dict(), metadata)
     root = world.root
