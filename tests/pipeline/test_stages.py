@@ -140,7 +140,7 @@ def test_a_stage_depends_on_all_code_it_imports(described: dict[str, Any]) -> No
     for stage in STAGES:
         modules = {f"brepfind.pipeline.{stage}"}
         if stage == "train":  # under torchrun
-            modules.add("brepfind.training.__main__")
+            modules |= {"brepfind.distributed.launch", "brepfind.training.__main__"}
         used = modules.union(*map(graph.find_upstream_modules, modules))
         declared = [Path(dep.replace("${code}", "brepfind")) for dep in described[stage]["deps"]]
         undeclared = {

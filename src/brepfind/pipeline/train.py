@@ -26,7 +26,7 @@ def train(context: StageContext) -> Mapping[str, Any]:
     job = _job(context, config)
     job_file = context.evidence / "job.json"
     job.write(job_file)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [sys.executable, "-m", "brepfind.distributed.launch", "--standalone"]
     command += [f"--nproc-per-node={config.processes}", "-m", "brepfind.training", str(job_file)]
     code = run_child(
         command,
