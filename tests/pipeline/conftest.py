@@ -29,7 +29,7 @@ NAN_STEP = 2
 
 
 # The project's life in order, so that each test waits only for its own step of it.
-ORDER = ("test_halts", "test_green", "test_experiments", "test_stages", "test_runner")
+ORDER = ("test_halts", "test_green", "test_experiments", "test_stages")
 
 # What comes after a stage: neither made nor touched when it stops.
 LATER = {
@@ -41,9 +41,12 @@ LATER = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort this folder's tests among themselves; the others stay where they are."""
-    places = [n for n, item in enumerate(items) if item.path.parent == Path(__file__).parent]
-    own = sorted((items[n] for n in places), key=lambda item: ORDER.index(item.path.stem))
+    """Sort the tests of that life among themselves; all others stay where they are."""
+    here = Path(__file__).parent
+    places = [
+        n for n, item in enumerate(items) if item.path.parent == here and item.path.stem in ORDER
+    ]
+    own = sorted((items[n] for n in places), key=lambda i: place_of.get(i.path.stem, len(ORDER)))
     for place, item in zip(places, own, strict=True):
         items[place] = item
 
