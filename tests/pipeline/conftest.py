@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = [
         n for n, item in enumerate(items) if item.path.parent == here and item.path.stem in ORDER
     ]
-    own = sorted((items[n] for n in places), key=lambda i: place_of.get(i.path.stem, len(ORDER)))
+    own = sorted((items[n] for n in places), key=lambda item: ORDER.index(item.path.stem))
     for place, item in zip(places, own, strict=True):
         items[place] = item
 
