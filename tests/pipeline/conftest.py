@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from brepfind.checkpoints import checksums
-from brepfind.checkpoints.authors import write_authors
+from brepfind.checkpoints.authors import PREFIX, write_authors
 from brepfind.checkpoints.weights import load_weights
 from brepfind.files import sha256
 from brepfind.models.encoder import BrepEncoder, EncoderConfig
@@ -135,7 +135,8 @@ def nan_checkpoint(project: Project, garbage: Stop) -> Stop:
     torch.save(content, path)
     checksums.settle(path, sha256(path))
     stopped = stop(project, "sanitize")
-    stopped.facts["tensor"] = key
+    # As the encoder calls it: the prefix that the authors' trainer puts before it is no part of it.
+    stopped.facts["tensor"] = key.removeprefix(PREFIX)
     write_pretrained(path)
     return stopped
 
