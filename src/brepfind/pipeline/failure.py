@@ -95,7 +95,7 @@ def report(failure: Failure, facts: Mapping[str, str]) -> str:
         "",
         "Mend the cause, then `dvc repro` goes on from this stage; those before it do not run "
         "again, those after it have not run.",
-        "This file goes away when the stage next passes.",
+        "This file goes away when this stage or a later one next passes.",
         "",
     ]
     return "\n".join(lines)

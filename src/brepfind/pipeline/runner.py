@@ -139,7 +139,10 @@ class _Attempt:
         write_json(file, metrics)
         cost = {"seconds": round(time.monotonic() - self.clock, 3), "peak_memory_mb": _peak_mb()}
         write_json(self.project / paths.cost_file(self.name), cost)
-        (self.project / paths.failure_report(self.name)).unlink(missing_ok=True)
+        # Those before it passed too, or it could not have run; DVC may have taken them from its
+        # cache, where nobody clears their reports.
+        for stage in paths.STAGES[: paths.STAGES.index(self.name) + 1]:
+            (self.project / paths.failure_report(stage)).unlink(missing_ok=True)
         self.tracker.numbers(_without(metrics, _BREAKDOWN), prefix(self.name))
         self.tracker.numbers(cost, f"cost/{self.name}")
         self.tracker.artifact(file, "metrics")
