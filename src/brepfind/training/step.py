@@ -138,6 +138,7 @@ class GuardedStep:
         self._statistics.remember()
         self.group.watch.beat("forward")
         parts, texts, scale = self._forward(step, batch)
+        self.group.watch.beat("gather features", waits=self.group.world > 1)
         loss, healthy = self._loss(step, batch, parts, texts, scale)
         clock.lap("forward")
         rows = self._agree(step, batch, loss, healthy, stop)
