@@ -1,12 +1,14 @@
 """The command line as a person uses it: real processes, real files."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -135,6 +137,21 @@ def test_what_cannot_be_used_is_said_in_one_line(
     assert done.returncode == 2
     assert complaint in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("spread", "code", "said"),
+    [(1.0, 0, "ok"), (0.0, 1, "NaN=False"), (math.nan, 1, "NaN=True")],
+)
+def test_vitals_judges_anyones_embeddings(
+    spread: float, code: int, said: str, tmp_path: Path
+) -> None:
+    rows = 1 + spread * np.random.default_rng(0).normal(size=(200, 32))
+    np.save(tmp_path / "mine.npy", rows.astype(np.float32))
+    done = brepfind("vitals", tmp_path / "mine.npy")
+    assert done.returncode == code
+    assert said in done.stdout
+    assert brepfind("vitals", tmp_path / "none.npy").returncode == 2
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,42 @@ def search(
     Console().print(table)
 
 
+# Embeddings --------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Embeddings")
+def vitals(
+    file: Annotated[Path, typer.Argument(help="Embeddings: .npy, .parquet or .safetensors.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """Have embeddings collapsed? Anyone's, from any model.
+
+    Exit code: 0 healthy (a warning is that too), 1 sick, 2 not readable or too few to say.
+    """
+    from brepfind.retrieval.commands import vitals_of
+
+    _end(vitals_of(file), as_json)
+
+
+@app.command(rich_help_panel="Embeddings")
+def evaluate(
+    embeddings: Annotated[Path, typer.Argument(help="A pair of towers: a folder or a file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """R@K of a pair of towers in three directions, after its vital signs; anyone's embeddings.
+
+    Exit code: as for vitals. A collapsed pair gets no R@K.
+    """
+    from brepfind.retrieval.commands import evaluate_of
+
+    _end(evaluate_of(embeddings), as_json)
+
+
+def _end(outcome: Any, as_json: bool) -> None:
+    typer.echo(json.dumps(outcome.data, indent=2, allow_nan=False) if as_json else outcome.text)
+    raise typer.Exit(outcome.code)
+
+
 # Training ----------------------------------------------------------------------------------------
 
 

@@ -86,8 +86,13 @@ def _print(result: Mapping[str, Any]) -> None:
     for name, row in rows_of(result):
         table.add_row(
             name,
-            *(f"{row[key]:.0f}" for key in ("n_queries", "n_items")),
-            *(f"{100 * row[key]:.1f} %" for key in ("R_at_1", "R_at_5", "R_at_10")),
-            f"{row['median_rank']:.1f}",
+            *(_cell(row[key], "{:.0f}") for key in ("n_queries", "n_items")),
+            *(_cell(row[key], "{:.1%}") for key in ("R_at_1", "R_at_5", "R_at_10")),
+            _cell(row["median_rank"], "{:.1f}"),
         )
     console.print(table)
+
+
+def _cell(value: float | None, form: str) -> str:
+    # A direction without a query has no numbers.
+    return "-" if value is None else form.format(value)

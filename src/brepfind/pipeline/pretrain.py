@@ -54,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(parts: int, seed: int, out: Path) -> None:
     began = time.monotonic()
     runtime = load_section(paths.PARAMS, "runtime", RuntimeConfig)
-    torch.set_num_threads(runtime.threads_here())
+    # Batches are small: a second thread costs more in waiting than it brings.
+    torch.set_num_threads(1)
     if load_section(paths.PARAMS, "prepare", PrepareConfig).seed == seed:
         raise InputError(f"--seed {seed} is prepare.seed: pretraining would see the same parts")
     graphs = _graphs(parts, seed, runtime.workers_here())

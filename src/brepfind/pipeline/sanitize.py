@@ -12,7 +12,7 @@ from brepfind.checkpoints.compare import Table
 from brepfind.checkpoints.read import read_checkpoint
 from brepfind.checkpoints.sanitize import SanitizeConfig, SanitizeReport
 from brepfind.checkpoints.weights import save_weights
-from brepfind.errors import CheckFailed
+from brepfind.errors import CheckFailed, ParamsError
 from brepfind.files import write_json
 from brepfind.findings import failed
 from brepfind.log import get_logger
@@ -34,7 +34,13 @@ def sanitize(context: StageContext) -> Mapping[str, Any]:
         log.info("sanitize.checkpoint is null: the encoder starts from scratch")
         write_json(report_file, {"checkpoint": None})
         return {"from_scratch": 1, "coverage": 0.0}
-    checkpoint = read_checkpoint(context.path(Path(config.checkpoint)))
+    source = context.path(Path(config.checkpoint))
+    if not source.resolve().is_relative_to(context.path(paths.PRETRAINED).resolve()):
+        raise ParamsError(
+            f"sanitize.checkpoint is {config.checkpoint!r}: put the file below {paths.PRETRAINED}, "
+            "which DVC watches; elsewhere a changed checkpoint would leave the stage up to date"
+        )
+    checkpoint = read_checkpoint(source)
     # The account is written before anything can stop: it is the evidence.
     report = checkpoints_sanitize.examine(checkpoint, _table, min_coverage=config.min_coverage)
     write_json(context.evidence / "report.json", report.as_json())
