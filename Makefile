@@ -15,7 +15,7 @@ export DGLBACKEND := pytorch
 
 .DEFAULT_GOAL := help
 .PHONY: help setup repro test test-all lint types format pretrain check-gpu ui clean
-BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins
+BENCHES := bench-encoder bench-ranks bench-doctor bench-twins
 .PHONY: $(BENCHES)
 
 help: ## this list
@@ -62,7 +62,6 @@ format: setup ## put the code in the one format
 check-gpu: setup ## two training steps on each GPU in fp32, bf16 and fp16; says so where there is none
 	PYTHONPATH=src python -m benchmarks.check_gpu
 
-bench-extract: ## faces per second beside brepgraph and Open CASCADE alone
 bench-encoder: ## the encoder beside a plain transcription of the paper: time and peak memory
 bench-ranks: ## ranks of 100,000 x 100,000 beside the bare matrix products
 bench-doctor: ## the doctor beside one pass over the same bytes
