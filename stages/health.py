@@ -1,4 +1,4 @@
-"""health: are the weights finite, and the embeddings alive?.
+"""health: are the weights finite, and the embeddings alive?
 
 DVC runs it from the project's root; by hand: ``PYTHONPATH=src python -P stages/health.py``.
 (-P keeps this folder off the import path, whose names could be taken for libraries.)

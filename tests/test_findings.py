@@ -50,6 +50,8 @@ def test_require_names_the_first_failure_and_counts_the_rest() -> None:
         require("health", findings)
     assert caught.value.findings == tuple(findings)
     assert caught.value.exit_code == 1
+    with pytest.raises(CheckFailed, match=r"collapsed; broken since epoch 3$"):
+        require("health", findings, then="broken since epoch 3")
 
 
 def test_require_is_silent_when_nothing_failed() -> None:

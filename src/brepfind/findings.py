@@ -83,8 +83,11 @@ def failed(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.verdict == "failed"]
 
 
-def require(check: str, findings: Sequence[Finding]) -> None:
+def require(check: str, findings: Sequence[Finding], *, then: str = "") -> None:
     """Raise if any finding failed.
+
+    Args:
+        then: what else the one sentence of the failure has to say, such as since when.
 
     Raises:
         CheckFailed: its summary names the check, the first failure, and how many more there are.
@@ -96,6 +99,7 @@ def require(check: str, findings: Sequence[Finding]) -> None:
     first = bad[0]
     value = f"{first.value:.6g}" if isinstance(first.value, float) else first.value
     advice = f": {first.advice}" if first.advice else ""
+    rest = f"; {then}" if then else ""
     raise CheckFailed(
-        f"{check}: {first.name} is {value}, asked is {first.limit}{more}{advice}", findings
+        f"{check}: {first.name} is {value}, asked is {first.limit}{more}{advice}{rest}", findings
     )

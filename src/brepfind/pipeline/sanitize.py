@@ -10,11 +10,11 @@ from typing import Any
 from brepfind.checkpoints import sanitize as checkpoints_sanitize
 from brepfind.checkpoints.compare import Table
 from brepfind.checkpoints.read import read_checkpoint
-from brepfind.checkpoints.sanitize import SanitizeConfig, SanitizeReport
+from brepfind.checkpoints.sanitize import SanitizeConfig
 from brepfind.checkpoints.weights import save_weights
 from brepfind.errors import CheckFailed, ParamsError
 from brepfind.files import write_json
-from brepfind.findings import failed
+from brepfind.findings import require
 from brepfind.log import get_logger
 from brepfind.models.encoder import EncoderConfig, architecture
 from brepfind.pipeline import paths
@@ -44,7 +44,7 @@ def sanitize(context: StageContext) -> Mapping[str, Any]:
     # The account is written before anything can stop: it is the evidence.
     report = checkpoints_sanitize.examine(checkpoint, _table, min_coverage=config.min_coverage)
     write_json(context.evidence / "report.json", report.as_json())
-    _require(report, config.checkpoint)
+    require(f"sanitize: {config.checkpoint} is not sound", report.findings)
     clean = checkpoints_sanitize.sanitize(checkpoint, _table, min_coverage=config.min_coverage)
     complex_left = [name for name, tensor in clean.tensors.items() if tensor.is_complex()]
     if complex_left:
@@ -66,14 +66,3 @@ def sanitize(context: StageContext) -> Mapping[str, Any]:
 
 def _table(shapes: Mapping[str, tuple[int, ...]]) -> Table:
     return architecture(EncoderConfig.from_shapes(shapes))
-
-
-def _require(report: SanitizeReport, source: str) -> None:
-    bad = failed(report.findings)
-    if bad:
-        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        raise CheckFailed(
-            f"sanitize: {source} is not sound: {bad[0].name}: {bad[0].value}{more}. "
-            f"{bad[0].advice}",
-            report.findings,
-        )
