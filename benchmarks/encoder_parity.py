@@ -5,7 +5,7 @@
 FOLDER holds, for each size, ``brepformer_<size>.ckpt`` in the authors' layout,
 ``<size>_graph_<i>.bin`` in their graph layout, and ``expected_<size>.safetensors`` with
 ``graph_embedding`` (all graphs as one batch), ``graph_embedding_alone`` and ``face_tokens_<i>``.
-Everything takes the way a user's own files take: read, sanitized, loaded strictly. Exit code 1 if
+Everything takes the way of ``brepfind encode``: read, sanitized, loaded strictly. Exit code 1 if
 any number is off by more than 2e-5.
 """
 
@@ -15,32 +15,17 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from brepfind.checkpoints.read import read_checkpoint
-from brepfind.checkpoints.sanitize import sanitize
-from brepfind.checkpoints.weights import load_strict
 from brepfind.graphs.bins import read_bin
 from brepfind.graphs.collate import collate
-from brepfind.models.encoder import BrepEncoder, EncoderConfig, architecture
+from brepfind.retrieval.encode import load_encoder
 
 TOLERANCE = 2e-5
-
-
-def load(path: Path) -> BrepEncoder:
-    checkpoint = read_checkpoint(path)
-    config = EncoderConfig.from_shapes(
-        {name: tuple(tensor.shape) for name, tensor in checkpoint.tensors.items()}
-    )
-    clean = sanitize(checkpoint, architecture(config))
-    encoder = BrepEncoder(config).eval()
-    load_strict(encoder, clean.tensors, str(path))
-    assert not any(tensor.is_complex() for tensor in encoder.state_dict().values())
-    return encoder
 
 
 @torch.no_grad()
 def check(folder: Path, size: str) -> float:
     """The largest absolute difference."""
-    encoder = load(folder / f"brepformer_{size}.ckpt")
+    encoder = load_encoder(folder / f"brepformer_{size}.ckpt")
     expected = load_file(folder / f"expected_{size}.safetensors")
     paths = sorted(folder.glob(f"{size}_graph_*.bin"))
     graphs = [read_bin(path) for path in paths]

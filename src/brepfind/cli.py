@@ -158,6 +158,38 @@ def _architecture(name: str | None) -> Any:
     return like(name, {"brepformer": brepformer})
 
 
+@app.command(rich_help_panel="Checkpoints")
+def encode(
+    weights: Annotated[Path, typer.Argument(help="BRepFormer weights in any layout.")],
+    graphs: Annotated[list[Path], typer.Argument(metavar="GRAPH", help="Graph files (.bin).")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The safetensors to write.")],
+    max_faces: Annotated[
+        int, typer.Option(min=1, max=4095, help="A graph with more faces is refused.")
+    ] = 512,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Do not read the pairwise matrices in the files.")
+    ] = False,
+    authors_angles: Annotated[
+        bool, typer.Option("--authors-angles", help="Compute angles by the authors' own rule.")
+    ] = False,
+) -> None:
+    """The encoder alone: graph_embedding (graphs x dim) and face_tokens_0, 1, ... of graph files.
+
+    Compare them with what other code gives for the same weights.
+    """
+    from brepfind.retrieval.encode import encode_files
+
+    rows, dim = encode_files(
+        weights,
+        graphs,
+        out,
+        max_faces=max_faces,
+        recompute=recompute,
+        angle_rule="authors" if authors_angles else "inside",
+    )
+    typer.echo(f"{rows} graphs, {dim} numbers each, in {out}")
+
+
 # STEP files --------------------------------------------------------------------------------------
 
 
