@@ -47,6 +47,8 @@ def test_a_run_leaves_weights_numbers_and_a_history_and_no_state(unbroken) -> No
     best = max(float(row["recall"]) for row in rows[1:])
     assert numbers["best"]["recall"] == pytest.approx(best, abs=1e-9)
     assert (numbers["steps"], numbers["skipped_steps"]) == (8, 0)
+    (row,) = [row for row in rows if row["epoch"] == metadata["epoch"]]
+    assert float(metadata["held_out_loss"]) == pytest.approx(float(row["held_out_loss"]))
     assert not list((run / "state").glob("*/state-*"))
     records = [record for record, _ in read_events(run / "events.jsonl")]
     points = {record["point"] for record in records if "point" in record}

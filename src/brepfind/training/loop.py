@@ -28,6 +28,7 @@ from brepfind.training.evidence import explain, keep
 from brepfind.training.job import Job
 from brepfind.training.prepare import Prepared
 from brepfind.training.provenance import WELL
+from brepfind.training.reason import StepHalted
 from brepfind.training.resume import (
     StateFolder,
     learning,
@@ -46,14 +47,6 @@ _DENSE_STEPS = 200
 _SPARSE = 10
 # How far under ln(batch) the loss must be at the end not to be called chance.
 _CHANCE_MARGIN = 0.02
-
-
-class StepHalted(CheckFailed):
-    """A step that ended the run, with the facts of it for the post-mortem."""
-
-    def __init__(self, summary: str, facts: dict[str, Any]) -> None:
-        super().__init__(summary)
-        self.facts = facts
 
 
 class Run:
@@ -250,9 +243,11 @@ class Run:
         embedded = embed(self.prepared.dual, self.prepared.pieces, items, self.group, self.stop)
         if embedded is None:
             self._interrupted()
+        scale = float(self.prepared.dual.logit_scale.detach().exp())
         numbers, findings = judge(
             embedded,
             items,
+            scale=scale,
             min_std=self.config.min_embedding_std,
             min_distinct=self.config.min_distinct_rows,
         )
@@ -261,7 +256,7 @@ class Run:
         started = self.step > 0
         row = {"epoch": float(self.epoch + 1 if started else 0), "step": float(self.step)}
         row |= self._epoch_means()
-        row |= {"logit_scale": float(self.prepared.dual.logit_scale.detach().exp())} | numbers
+        row |= {"logit_scale": scale} | numbers
         self.history.append(row)
         for name, value in numbers.items():
             if math.isfinite(value):
@@ -371,6 +366,7 @@ class Run:
             "epoch": int(row["epoch"]),
             "step": int(row["step"]),
             "recall": row["recall"],
+            "held_out_loss": row["held_out_loss"],
             "fingerprint": self.prepared.fingerprint,
         }
         save_weights(path, tensors, metadata(self.config, dual, **facts))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from brepfind.distributed.group import Group
 from brepfind.findings import Finding
+from brepfind.metrics.contrast import held_out_loss
 from brepfind.metrics.counting import count_both
 from brepfind.metrics.guard import tower_findings
 from brepfind.metrics.ranks import summarise
@@ -99,9 +100,12 @@ def embed(
 
 
 def judge(
-    embedded: Embedded, items: Items, *, min_std: float, min_distinct: float
+    embedded: Embedded, items: Items, *, scale: float, min_std: float, min_distinct: float
 ) -> tuple[dict[str, float], list[Finding]]:
     """Recall and vital signs of a validation, and the findings that may stop the run.
+
+    Args:
+        scale: what multiplies the cosines in the loss.
 
     Returns:
         ``recall`` (mean of R@1, 5 and 10 over both directions) and the numbers behind it, by
@@ -141,6 +145,7 @@ def judge(
         [groups[int(number)] for number in embedded.captions], part_kinds
     )
     texts, parts = unit_rows("text", embedded.texts), unit_rows("cad", embedded.parts)
+    numbers["held_out_loss"] = held_out_loss(texts, parts, relevance, scale)
     directions = zip(
         ("text_to_cad", "cad_to_text"), count_both(texts, parts, relevance), strict=True
     )
