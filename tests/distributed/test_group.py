@@ -69,7 +69,7 @@ def test_a_barrier_waits_for_a_rank_that_works_longer_than_the_limit() -> None:
 def _one_sleeps(folder: str) -> None:
     with open_group(2.0, device="cpu", stacks=folder) as group:
         said = Path(folder) / f"said-{group.rank}"
-        group.watch.on_hang = lambda hang: said.write_text(hang.message)
+        group.watch.on_end = lambda end: said.write_text(f"{end.kind}: {end.message}")
         if group.rank == 1:
             group.watch.beat("load batch")
             time.sleep(60)
@@ -84,7 +84,8 @@ def test_a_hang_ends_all_ranks_names_the_missing_one_and_leaves_stacks(tmp_path)
     assert "all_gather" in (tmp_path / "stacks-rank0.txt").read_text()
     for rank, place in ((0, "agree"), (1, "load batch")):
         assert (tmp_path / f"said-{rank}").read_text() == (
-            f"no progress for 2 s in '{place}'; did not arrive: rank 1 (last seen in 'load batch')"
+            f"hang: no progress for 2 s in '{place}'; "
+            "did not arrive: rank 1 (last seen in 'load batch')"
         )
 
 

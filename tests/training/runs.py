@@ -40,9 +40,9 @@ def codes(ended: list[Ended]) -> list[int | None]:
     return [rank.code for rank in ended]
 
 
-def reason(run: Path) -> dict[str, Any]:
+def reason(run: Path, folder: str = "postmortem") -> dict[str, Any]:
     """Why a run stopped."""
-    return json.loads((run / "postmortem" / "reason.json").read_text())
+    return json.loads((run / folder / "reason.json").read_text())
 
 
 def weights(run: Path) -> dict[str, Any]:

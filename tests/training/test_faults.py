@@ -19,13 +19,13 @@ CELLS = [
     ("nan_statistic", 2, {1}, "nonfinite", "running_mean"),
     ("sleep", 1, {1}, "hang", "no progress for 4 s"),
     ("sleep", 2, {1}, "hang", "did not arrive: rank 1"),
-    ("die", 2, {1, 7}, "check", "rank 1 ended without a word"),
+    ("die", 2, {1, 7}, "rank", "rank 1 ended without a word"),
     ("skip", 2, {1}, "check", "the ranks are out of step"),
     ("raise", 1, {2}, "input", "the loader fails at step 5"),
     ("raise", 2, {1, 2}, "input", "the loader fails at step 5"),
     ("sigterm", 1, {130}, "interrupted", "saved its state"),
     ("sigint", 2, {130}, "interrupted", "saved its state"),
-    ("sigkill", 2, {1, -9}, "check", "rank 1 ended without a word"),
+    ("sigkill", 2, {1, -9}, "rank", "rank 1 ended without a word"),
 ]
 # A few of each kind stay in the quick tests: agreement, a hang, a death, a loader's error.
 QUICK = {("sleep", 2), ("die", 2), ("raise", 2)}

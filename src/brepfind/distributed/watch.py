@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import torch.distributed as dist
 
@@ -40,16 +40,19 @@ _LEAVE_S = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hang:
-    """What is known of a hang.
+class Ending:
+    """Why a watch ends its rank.
 
     Attributes:
+        kind: ``hang`` if nothing moved for too long; ``gone`` if that is because another rank's
+            process has ended; ``failed`` if another rank said that it failed.
         message: one sentence.
         place: where this rank was.
         missing: ranks that did not arrive where the others waited.
         stacks: the file with this rank's stacks, if one was written.
     """
 
+    kind: Literal["hang", "gone", "failed"]
     message: str
     place: str
     missing: tuple[int, ...]
@@ -61,11 +64,11 @@ def who_is_missing(states: dict[int, dict[str, Any]], world: int) -> tuple[int, 
 
     Args:
         states: for each rank that has one, ``waiting`` (in a collective), ``dead`` (its process is
-            gone), ``count`` (of beats).
+            gone), ``meeting`` (how many times it has waited for others).
 
     Returns:
-        The dead and the not waiting; if all wait, those that are furthest behind; none if all
-        wait at the same count.
+        The dead and the not waiting; if all wait, those that have met least often; none if all
+        have met equally often.
     """
     absent = [
         rank
@@ -74,10 +77,10 @@ def who_is_missing(states: dict[int, dict[str, Any]], world: int) -> tuple[int, 
     ]
     if absent:
         return tuple(absent)
-    counts = {rank: int(states[rank]["meeting"]) for rank in range(world)}
-    if len(set(counts.values())) == 1:
+    met = {rank: int(states[rank]["meeting"]) for rank in range(world)}
+    if len(set(met.values())) == 1:
         return ()
-    return tuple(rank for rank, count in counts.items() if count == min(counts.values()))
+    return tuple(rank for rank, count in met.items() if count == min(met.values()))
 
 
 class Watch:
@@ -91,7 +94,7 @@ class Watch:
     def __init__(self, rank: int, world: int, *, timeout_s: float, folder: str | None) -> None:
         self.rank, self.world, self.timeout_s = rank, world, timeout_s
         self.folder = Path(folder) if folder else None
-        self.on_hang: Callable[[Hang], None] | None = None
+        self.on_end: Callable[[Ending], None] | None = None
         self._place, self._waiting, self._count, self._meeting = "start", False, 0, 0
         self._last = time.monotonic()
         self._store: dist.Store | None = None
@@ -270,13 +273,14 @@ class Watch:
             if left_at is not None and now - left_at > _LEAVE_S:
                 self._end(self._left())
 
-    def _hang(self) -> Hang:
+    def _hang(self) -> Ending:
         time.sleep(2 * _POLL_S)  # let the others publish what they wait for
         states = self.states()
         missing = who_is_missing(states, self.world) if self.world > 1 else (self.rank,)
+        gone = [rank for rank in missing if rank in states and states[rank]["dead"]]
         where = ", ".join(
             f"rank {rank} (last seen in {states[rank]['place']!r}"
-            + (", process gone)" if states[rank]["dead"] else ")")
+            + (", process gone)" if rank in gone else ")")
             if rank in states
             else f"rank {rank} (never seen)"
             for rank in missing
@@ -284,11 +288,19 @@ class Watch:
         message = f"no progress for {self.timeout_s:g} s in {self._place!r}; " + (
             f"did not arrive: {where}" if missing else "all ranks wait, none is missing"
         )
-        return Hang(message=message, place=self._place, missing=missing, stacks=self._stacks())
+        if gone:
+            message = f"{_ranks(gone)} ended without a word; {message}"
+        return self._ending("gone" if gone else "hang", message, missing)
 
-    def _left(self) -> Hang:
-        message = self.failure() or "another rank failed"
-        return Hang(message=message, place=self._place, missing=(), stacks=self._stacks())
+    def _left(self) -> Ending:
+        return self._ending("failed", self.failure() or "another rank failed", ())
+
+    def _ending(
+        self, kind: Literal["hang", "gone", "failed"], message: str, missing: tuple[int, ...]
+    ) -> Ending:
+        return Ending(
+            kind=kind, message=message, place=self._place, missing=missing, stacks=self._stacks()
+        )
 
     def _stacks(self) -> Path | None:
         if self.folder is None:
@@ -300,15 +312,19 @@ class Watch:
             faulthandler.dump_traceback(file=file, all_threads=True)
         return path
 
-    def _end(self, hang: Hang) -> None:
-        log.error("rank %d: %s", self.rank, hang.message)
+    def _end(self, ending: Ending) -> None:
+        log.error("rank %d: %s", self.rank, ending.message)
         try:
-            if self.on_hang is not None:
-                self.on_hang(hang)
+            if self.on_end is not None:
+                self.on_end(ending)
             # Time for every rank to name the missing before the first exit makes torchrun end all.
             time.sleep(1.0)
         finally:
             os._exit(1)
+
+
+def _ranks(ranks: list[int]) -> str:
+    return ", ".join(f"rank {rank}" for rank in ranks)
 
 
 def _works(state: dict[str, Any] | None, timeout_s: float) -> bool:

@@ -4,8 +4,8 @@
 ``BREPFIND_TEST_FAULT=kind@step`` or ``kind@step@rank`` puts in one of:
 
 - ``nan_loss``, ``inf_gradient``, ``nan_weight``, ``nan_statistic``: a number goes bad;
-- ``sleep``, ``die``, ``raise``, ``skip``: the rank sleeps, ends without a word, raises in its
-  loader, or leaves a step out;
+- ``sleep``, ``die``, ``raise``, ``bug``, ``skip``: the rank sleeps, ends without a word, raises
+  in its loader (as for a bad input, or as for a bug), or leaves a step out;
 - ``sigterm``, ``sigkill``, ``sigint``: it is told, or made, to end.
 """
 
@@ -31,6 +31,7 @@ KINDS = (
     "sleep",
     "die",
     "raise",
+    "bug",
     "skip",
     "sigterm",
     "sigint",
@@ -101,6 +102,8 @@ class Faults:
         """Faults of the loader."""
         if self.has("raise", step):
             raise InputError(f"a fault put in by a test: the loader fails at step {step}")
+        if self.has("bug", step):
+            raise AssertionError(f"a fault put in by a test at step {step}")
 
     def loss(self, loss: Tensor, step: int) -> Tensor:
         """The loss; or one gone bad; or one that is well but whose gradient is infinite."""
