@@ -19,7 +19,8 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from brepfind.processes import is_alive, owner_process, this_process
-from brepfind.tracking.store import TAG, Store, default_uri, metric_name
+from brepfind.tracking.spool import Spool
+from brepfind.tracking.store import TAG, Store, default_uri, metric_name, shown_uri
 from brepfind.tracking.tracker import State, Tracker, flat
 
 # SQLAlchemy 2.1 deprecates what MLflow 3.17 does with it.
@@ -322,6 +323,85 @@ def test_what_the_store_refuses_is_said_and_does_not_hold_up_the_rest(
     assert "MLflow refused 'tags'" in heard.text
     (run,) = runs(main, experiment, "stage")
     assert run.data.tags["fine"] == "yes"
+
+
+def test_a_run_that_the_store_refuses_is_said_and_holds_up_no_other(
+    main: Path, experiment: str, heard: pytest.LogCaptureFixture
+) -> None:
+    tracker(main, experiment, "train", state()).end("FINISHED")
+    client = MlflowClient(default_uri(main))
+    deleted = client.get_experiment_by_name(experiment)
+    assert deleted is not None
+    client.delete_experiment(deleted.experiment_id)  # MLflow takes no run into it, for good
+    one = tracker(main, experiment, "health", state())
+    one.point("cost/seconds", 1.0, 1)
+    one.end("FINISHED")
+    assert "the health run is not recorded in MLflow" in heard.text
+    assert "cannot be reached" not in heard.text
+    assert not list((main / ".brepfind" / "tracking").glob("*"))
+    tracker(main, f"{experiment} again", "train", state()).end("FINISHED")
+    assert len(runs(main, f"{experiment} again", "stage")) == 1
+
+
+def test_a_kept_record_goes_to_its_own_store_and_experiment(
+    tmp_path: Path, heard: pytest.LogCaptureFixture
+) -> None:
+    start = {
+        "op": "start",
+        "key": "k1",
+        "time": 1,
+        "store": default_uri(tmp_path),
+        "experiment": "theirs",
+        "stage": "train",
+        "fingerprint": "f0",
+        "owner": GONE,
+        "process": GONE,
+        "pipeline_params": {},
+        "params": {},
+        "tags": {},
+    }
+    folder = tmp_path / ".brepfind" / "tracking"
+    folder.mkdir(parents=True)
+    cut = '{"op": "end", "key": "k1", "ti'
+    (folder / "k1.jsonl").write_text(json.dumps(start) + "\n" + cut)
+    elsewhere = json.dumps({**start, "key": "k2", "store": "http://user.example:5000"})
+    (folder / "k2.jsonl").write_text(elsewhere + "\n")
+    (folder / "k3.jsonl").write_text('{"op": "end", "key": "k3"}\n')
+    (folder / "k4.jsonl").write_text("no JSON\n")
+
+    tracker(tmp_path, "ours", "train", state()).end("FINISHED")
+    assert len(runs(tmp_path, "theirs", "stage")) == len(runs(tmp_path, "ours", "stage")) == 1
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == ["k2.jsonl", "k3.damaged", "k4.damaged"]
+    assert "less a last line that a crash had cut" in heard.text
+    assert "waits for the MLflow store http://user.example:5000" in heard.text
+    assert "k3.damaged is damaged (it does not say whose record it is)" in heard.text
+
+
+def test_the_password_of_a_store_is_not_written_down() -> None:
+    assert shown_uri("https://me:secret@host:5000/x") == "https://host:5000/x"
+    assert shown_uri("sqlite:////a b/mlflow.db") == "sqlite:////a b/mlflow.db"
+
+
+def test_a_line_that_a_full_disk_cut_is_written_anew(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "k.jsonl")
+    spool.append([{"op": "start", "key": "k"}])
+    with spool.path.open("a") as file:
+        file.write('{"op": "po')  # what a write that failed in its middle leaves
+    spool.append([{"op": "end", "key": "k"}])
+    assert spool.read() == ([{"op": "start", "key": "k"}, {"op": "end", "key": "k"}], False)
+
+
+def test_where_nothing_can_be_kept_nothing_is_said_to_be_kept(
+    tmp_path: Path, experiment: str, heard: pytest.LogCaptureFixture
+) -> None:
+    home = tmp_path / ".brepfind"
+    home.mkdir()
+    (home / "tracking").write_text("a file in the way")
+    (tmp_path / "mlflow.db").mkdir()  # no database either
+    tracker(tmp_path, experiment, "train", state()).end("FINISHED")
+    assert "this run is not recorded" in heard.text
+    assert "delivered by the next command" not in heard.text
 
 
 @pytest.mark.slow

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +23,21 @@ import logging  # noqa: E402
 
 from mlflow.entities import Metric, Param, Run, RunTag  # noqa: E402
 from mlflow.exceptions import MlflowException  # noqa: E402
+from mlflow.store.db import utils as mlflow_db  # noqa: E402
 from mlflow.tracking import MlflowClient  # noqa: E402
 
 from brepfind.files import locked  # noqa: E402
 from brepfind.log import get_logger  # noqa: E402
 from brepfind.processes import is_alive  # noqa: E402
+from brepfind.tracking.spool import Spool  # noqa: E402
 
 # The migrations of a fresh database tell things that nobody asked.
 for _noisy in ("alembic", "mlflow.store.db.utils"):
     logging.getLogger(_noisy).setLevel(logging.WARNING)
+
+# MLflow tries ten times, 102 s in all, to open a database that cannot be opened, and has no
+# setting for it. Here the record waits in a file instead.
+mlflow_db.MAX_RETRY_COUNT = 3
 
 TAG = "brepfind."
 _PARENT = "mlflow.parentRunId"
@@ -59,24 +63,41 @@ def default_uri(main: Path) -> str:
     return f"sqlite:///{(main / 'mlflow.db').resolve()}"
 
 
+def shown_uri(uri: str) -> str:
+    """The store's address without the name and password that may stand in it."""
+    return re.sub(r"(?<=://)[^/]*@", "", uri)
+
+
 def metric_name(name: str) -> str:
     """A name that MLflow takes; ``R@1`` becomes ``R_at_1``."""
     return re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))
 
 
 class Store:
-    """A tracking store that answers; every method may raise what the store raises."""
+    """A tracking store that answers; every method may raise what the store raises.
 
-    def __init__(self, home: Path, uri: str, experiment: str, artifacts: Path, keep: str) -> None:
+    Args:
+        home: the folder of locks and spool files, in the main checkout.
+        uri: the store.
+        artifacts: where a store without a server keeps artifacts.
+        keep: experiment and fingerprint of the state at work, whose open run is gone on with.
+    """
+
+    def __init__(self, home: Path, uri: str, artifacts: Path, keep: tuple[str, str]) -> None:
         self._lock = home / "locks" / "mlflow.lock"
+        self._uri = shown_uri(uri)
+        # A server has its own place for artifacts. Absolute, because an experiment of DVC runs
+        # in a copy that is deleted afterwards.
+        self._artifacts = None if uri.startswith("http") else artifacts.resolve().as_uri()
+        self._experiments: dict[str, str] = {}
         self._runs: dict[str, tuple[str, str]] = {}
+        self._refused: set[str] = set()
         # Two processes on a fresh database collide in its migrations, hence the lock; the
         # client already opens the database.
         with locked(self._lock):
             self._client = MlflowClient(uri)
-            self._experiment = self._find_experiment(uri, experiment, artifacts)
             self._replay(home / "tracking")
-            self._sweep(keep)
+            self._sweep(*keep)
 
     def apply(self, op: dict[str, Any]) -> None:
         """Do what ``op`` says. What the store refuses for good is said and left out."""
@@ -85,53 +106,68 @@ class Store:
             self._apply(op)
 
     def _apply(self, op: dict[str, Any]) -> None:
-        try:
-            if op["op"] == "start":
-                self._start(op)
-            else:
-                stage, pipeline = self._runs[op["key"]]
+        key = op["key"]
+        if key in self._refused:
+            return  # said when its start was
+        with _refusal_said(op["op"]):
+            if op["op"] != "start":
+                stage, pipeline = self._runs[key]
                 getattr(self, f"_{op['op']}")(op, pipeline if op.get("pipeline") else stage)
-        except MlflowException as error:
-            if error.error_code not in _REFUSED:
-                raise
-            log.warning("MLflow refused %r: %s", op["op"], one_line(error))
+                return
+            self._start(op)
+        if key not in self._runs:
+            self._refused.add(key)
+            log.warning("the %s run is not recorded in MLflow", op["stage"])
 
-    def _find_experiment(self, uri: str, name: str, artifacts: Path) -> str:
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            # Absolute, because an experiment of DVC runs in a copy that is deleted afterwards.
-            # A server has its own place for artifacts.
-            local = None if uri.startswith("http") else artifacts.resolve().as_uri()
-            return self._client.create_experiment(name, artifact_location=local)
-        return found.experiment_id
-
-    def _search(self, query: str) -> list[Run]:
-        return list(
-            self._client.search_runs(
-                [self._experiment], query, order_by=["attributes.start_time DESC"]
+    def _experiment(self, name: str) -> str:
+        """The experiment of this name, made if it is missing."""
+        if name not in self._experiments:
+            found = self._client.get_experiment_by_name(name)
+            self._experiments[name] = (
+                self._client.create_experiment(name, artifact_location=self._artifacts)
+                if found is None
+                else found.experiment_id
             )
-        )
+        return self._experiments[name]
+
+    def _search(self, experiment: str, query: str) -> list[Run]:
+        order = ["attributes.start_time DESC"]
+        return list(self._client.search_runs([self._experiment(experiment)], query, order_by=order))
 
     def _replay(self, folder: Path) -> None:
         """Deliver what earlier commands had to leave behind."""
-        for spool in sorted(folder.glob("*.jsonl")):
+        for path in sorted(folder.glob("*.jsonl")):
+            spool = Spool(path)
             try:
-                ops = _read_spool(spool)
-            except ValueError:
-                log.warning("%s is damaged; what it records is not delivered", spool)
-                spool.rename(spool.with_suffix(".damaged"))
+                ops, cut = spool.read()
+                start = ops[0] if ops else {"op": "nothing"}
+                if start["op"] != "start":
+                    raise ValueError("it does not say whose record it is")
+                for_this = start["store"] == self._uri
+                running = is_alive(start["process"]) is not False  # or another machine's
+            except (ValueError, KeyError) as error:
+                kept = spool.set_aside(".damaged")
+                log.warning("%s is damaged (%s); what it records is not delivered", kept, error)
                 continue
-            if ops and ops[0]["op"] == "start" and is_alive(ops[0]["process"]) is not False:
-                continue  # still running, or another machine's
+            if running:
+                continue
+            if not for_this:
+                log.warning("%s waits for the MLflow store %s", path, start["store"])
+                continue
             for op in ops:
                 self._apply(op)  # the lock is held
-            spool.unlink()
-            shutil.rmtree(spool.with_suffix(""), ignore_errors=True)
-            log.info("MLflow: delivered the record of an earlier run (%s)", spool.name)
+            if start["key"] in self._refused:
+                log.warning("its record is kept in %s", spool.set_aside(".refused"))
+                continue
+            spool.remove()
+            end = ", less a last line that a crash had cut" if cut else ""
+            log.info("MLflow: delivered the record of an earlier run (%s)%s", path.name, end)
 
-    def _sweep(self, keep: str) -> None:
+    def _sweep(self, experiment: str, keep: str) -> None:
         """Mark runs whose process is gone as KILLED."""
-        running = self._search(f"attributes.status = 'RUNNING' AND tags.`{TAG}kind` != ''")
+        running = self._search(
+            experiment, f"attributes.status = 'RUNNING' AND tags.`{TAG}kind` != ''"
+        )
         hit: set[str] = set()
         for run in running:
             tags = run.data.tags
@@ -155,7 +191,8 @@ class Store:
     def _pipeline(self, op: dict[str, Any]) -> str:
         """The open pipeline run of this state, or a new attempt; the lock is held."""
         same = self._search(
-            f"tags.`{TAG}kind` = 'pipeline' AND tags.`{TAG}fingerprint` = '{op['fingerprint']}'"
+            op["experiment"],
+            f"tags.`{TAG}kind` = 'pipeline' AND tags.`{TAG}fingerprint` = '{op['fingerprint']}'",
         )
         for run in same:
             if run.data.tags[f"{TAG}process"] == op["owner"]:
@@ -177,7 +214,7 @@ class Store:
         return self._create(op, tags, f"{name} #{attempt}", op["pipeline_params"])
 
     def _start(self, op: dict[str, Any]) -> None:
-        known = self._search(f"tags.`{TAG}key` = '{op['key']}'")
+        known = self._search(op["experiment"], f"tags.`{TAG}key` = '{op['key']}'")
         if known:  # it began while the store was there, or a replay was itself cut short
             self._runs[op["key"]] = known[0].info.run_id, known[0].data.tags[_PARENT]
             return
@@ -198,10 +235,14 @@ class Store:
         self, op: dict[str, Any], tags: dict[str, str], name: str, params: dict[str, str]
     ) -> str:
         run = self._client.create_run(
-            self._experiment, start_time=op["time"], tags=tags, run_name=name
+            self._experiment(op["experiment"]),
+            start_time=op["time"],
+            tags=tags,
+            run_name=name,
         )
         for some in chunks(list(params.items()), _SMALL_BATCH):
-            self._client.log_batch(run.info.run_id, params=[Param(k, v) for k, v in some])
+            with _refusal_said("params"):  # the run is there and is worth having without
+                self._client.log_batch(run.info.run_id, params=[Param(k, v) for k, v in some])
         return run.info.run_id
 
     def _points(self, op: dict[str, Any], run_id: str) -> None:
@@ -239,6 +280,17 @@ class Store:
         self._client.set_terminated(run_id, status, op["time"])
 
 
+@contextmanager
+def _refusal_said(what: str) -> Iterator[None]:
+    """Say what the store refuses for good and go on; anything else is raised."""
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code not in _REFUSED:
+            raise
+        log.warning("MLflow refused %r: %s", what, one_line(error))
+
+
 def _tags(tags: Mapping[str, str]) -> list[RunTag]:
     return [RunTag(key, value) for key, value in tags.items()]
 
@@ -246,12 +298,6 @@ def _tags(tags: Mapping[str, str]) -> list[RunTag]:
 def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-def _read_spool(path: Path) -> list[dict[str, Any]]:
-    lines: Iterable[str] = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    # A last line without its end was cut by a crash.
-    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def one_line(error: BaseException) -> str:

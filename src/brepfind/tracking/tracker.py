@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import time
 import uuid
 from collections.abc import Mapping
@@ -14,7 +13,8 @@ from typing import Any, Literal
 
 from brepfind.log import get_logger
 from brepfind.processes import owner_process, this_process
-from brepfind.tracking.store import TAG, Store, chunks, metric_name, one_line
+from brepfind.tracking.spool import Spool
+from brepfind.tracking.store import TAG, Store, chunks, metric_name, one_line, shown_uri
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
@@ -81,9 +81,9 @@ class Tracker:
     ) -> None:
         self.stage = stage
         self._key = uuid.uuid4().hex
-        self._open = lambda: Store(home, uri, experiment, artifacts, keep=state.fingerprint)
+        self._open = lambda: Store(home, uri, artifacts, keep=(experiment, state.fingerprint))
         self._store: Store | None = None
-        self._spool = home / "tracking" / f"{self._key}.jsonl"
+        self._spool = Spool(home / "tracking" / f"{self._key}.jsonl")
         self._pending: list[dict[str, Any]] = []
         self._points: list[tuple[str, float, int, int]] = []  # name, value, step, milliseconds
         self._counts: dict[str, int] = {}
@@ -93,6 +93,8 @@ class Tracker:
         self._not_before = 0.0
         self._start = self._add(
             "start",
+            store=shown_uri(uri),
+            experiment=experiment,
             stage=stage,
             fingerprint=state.fingerprint,
             owner=state.owner,
@@ -155,11 +157,13 @@ class Tracker:
             closes=self.stage == "publish" and status == "FINISHED",
         )
         self.flush(force=True)
-        if self._pending:
+        if self._spooled < len(self._pending):
+            log.warning("MLflow is away and nothing could be kept: this run is not recorded")
+        elif self._pending:
             log.warning(
                 "MLflow is away; the record of this run is kept in %s and delivered by the next "
                 "command",
-                self._spool,
+                self._spool.path,
             )
 
     # How it gets there
@@ -200,8 +204,8 @@ class Tracker:
             self._store.apply(self._pending[0])
             del self._pending[0]
             self._spooled = max(0, self._spooled - 1)
-        if self._spool.exists():
-            self._spool.unlink()
+        if not self._spool.is_empty:
+            self._spool.remove()
             log.info("MLflow is back; everything was delivered")
         self._spooled = 0
 
@@ -210,16 +214,13 @@ class Tracker:
         new = self._pending[self._spooled :]
         if not new:
             return
+        if self._spool.is_empty and new[0] is not self._start:
+            new = [self._start, *new]  # who the rest is about
         try:
-            self._spool.parent.mkdir(parents=True, exist_ok=True)
-            with self._spool.open("a", encoding="utf-8") as file:
-                if file.tell() == 0 and new[0] is not self._start:
-                    new = [self._start, *new]  # who the rest is about
-                for op in new:
-                    file.write(json.dumps(_with_copy(op, self._spool)) + "\n")
+            self._spool.append(new)
             self._spooled = len(self._pending)
         except OSError as error:
-            log.warning("%s: cannot be written (%s)", self._spool, error.strerror)
+            log.warning("%s: cannot be written (%s)", self._spool.path, error.strerror)
 
 
 def _texts(values: Mapping[str, Any], limit: int) -> dict[str, str]:
@@ -229,20 +230,6 @@ def _texts(values: Mapping[str, Any], limit: int) -> dict[str, str]:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         texts[metric_name(key)] = text if len(text) <= limit else text[: limit - 3] + "..."
     return texts
-
-
-def _with_copy(op: dict[str, Any], spool: Path) -> dict[str, Any]:
-    """An artifact that has to wait is copied, since its original may not wait with it."""
-    if op["op"] != "artifact" or not Path(op["path"]).exists():
-        return op
-    source = Path(op["path"])
-    copy = spool.with_suffix("") / uuid.uuid4().hex[:8] / source.name
-    copy.parent.mkdir(parents=True)
-    if source.is_dir():
-        shutil.copytree(source, copy)
-    else:
-        shutil.copy2(source, copy)
-    return {**op, "path": str(copy)}
 
 
 def _now() -> int:
