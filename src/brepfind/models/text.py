@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -103,6 +104,12 @@ class TextTower(nn.Module):
     def depth(self) -> int:
         """Number of transformer layers."""
         return self.model.config.num_hidden_layers
+
+    def settings(self) -> str:
+        """All but weights and tokens that decides what :meth:`lower` gives, as canonical JSON."""
+        config = json.loads(self.model.config.to_json_string(use_diff=False))
+        config.pop("_name_or_path", None)  # where it lies says nothing of what it computes
+        return json.dumps([self.train_mode, self._split, self.pooling, config], sort_keys=True)
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Captions to token ids on the CPU.

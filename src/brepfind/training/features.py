@@ -2,7 +2,9 @@
 
 The surface CNN alone costs milliseconds a face, the lower layers of the text tower as much a
 caption; frozen, they give the same every epoch and in every run with the same weights. The folder
-of a set of features is named after everything it follows from, so it cannot be stale.
+of a set of features is named after everything it follows from: the weights and settings that
+compute it, what goes in (the parts' arrays; the captions' tokens, so a changed tokenizer counts),
+the versions of the code and of torch. A SHA-256 beside each file finds bytes that changed since.
 
 The ranks of a machine share the work and then read each other's pieces from the disk.
 """
@@ -17,18 +19,21 @@ import torch
 from torch import Tensor, nn
 
 from brepfind.cad.arrays import FEATURE_VERSION
+from brepfind.checkpoints import checksums
 from brepfind.distributed.group import Group
-from brepfind.errors import CheckFailed
+from brepfind.errors import CheckFailed, CheckpointError
 from brepfind.files import digest
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.dgl_graph import tensor
 from brepfind.log import get_logger
 from brepfind.models.dual import DualEncoder
-from brepfind.models.text import TextTower
+from brepfind.models.text import TextTower, Tokens
 from brepfind.training.ragged import Ragged, write_ragged
 
 log = get_logger(__name__)
 
+# To be raised when the code computes something else from the same weights and inputs.
+_KEPT_VERSION = 2
 # Captions that pass together. The cut must not depend on the number of ranks: padding changes the
 # last bits.
 _CAPTIONS_AT_ONCE = 64
@@ -69,8 +74,8 @@ def part_features(
     found: list[Ragged | None] = []
     for name, cnn, compute in (("surface", surface_cnn, surface), ("curve", curve_cnn, curve)):
         if is_frozen(cnn):
-            key = digest([name, FEATURE_VERSION, tensors_digest(cnn.state_dict()), contents])
-            found.append(_kept(folder / f"{name}-{key[:24]}", name, len(ids), compute, group))
+            key = _key(name, FEATURE_VERSION, tensors_digest(cnn.state_dict()), contents)
+            found.append(_kept(folder / key, name, len(ids), compute, group))
         else:
             found.append(None)
     return found[0], found[1]
@@ -85,19 +90,18 @@ def caption_features(
         for name, value in tower.state_dict(keep_vars=True).items()
         if not getattr(value, "requires_grad", False)
     }
-    key = digest(
-        [tower.name, tower.train_mode, tower.max_tokens, tensors_digest(frozen), list(captions)]
-    )
+    tokens = tower.tokenize(captions)
+    given = tensors_digest({"ids": tokens.ids, "mask": tokens.mask})
+    folder = folder / _key("text", tower.settings(), tensors_digest(frozen), given)
     chunks = range(0, len(captions), _CAPTIONS_AT_ONCE)
-    folder = folder / f"text-{key[:24]}"
 
     def hidden(chunk: int) -> list[Tensor]:
-        texts = captions[chunks[chunk] : chunks[chunk] + _CAPTIONS_AT_ONCE]
-        tokens = tower.tokenize(texts)
-        moved = tokens._replace(ids=tokens.ids.to(group.device), mask=tokens.mask.to(group.device))
-        rows = tower.lower(moved).cpu()
-        lengths = tokens.mask.sum(1).tolist() if rows.shape[1] > 1 else [1] * len(rows)
-        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+        rows = slice(chunks[chunk], chunks[chunk] + _CAPTIONS_AT_ONCE)
+        longest = int(tokens.mask[rows].sum(1).max())  # of this chunk: less to pad and to compute
+        ids, mask = tokens.ids[rows, :longest], tokens.mask[rows, :longest]
+        out = tower.lower(Tokens(ids.to(group.device), mask.to(group.device), 0)).cpu()
+        lengths = mask.sum(1).tolist() if out.shape[1] > 1 else [1] * len(out)
+        return [row[:length] for row, length in zip(out, lengths, strict=True)]
 
     done: dict[int, list[Tensor]] = {}
 
@@ -119,6 +123,12 @@ def is_frozen(module: nn.Module) -> bool:
     )
 
 
+def _key(name: str, *follows_from: object) -> str:
+    """The folder of a set of features."""
+    key = digest([name, _KEPT_VERSION, str(torch.__version__), *follows_from])
+    return f"{name}-{key[:24]}"
+
+
 def _kept(
     folder: Path,
     column: str,
@@ -129,23 +139,44 @@ def _kept(
 ) -> Ragged:
     """The features in ``folder``; if it has none, this machine's ranks compute a piece each."""
     pieces = _complete(folder)
+    mine = pieces[group.local_rank :: group.local_world]
+    sound = bool(pieces) and all(_sound(piece) for piece in mine)
     # Decided by all: a rank that saw the last piece just appear must not skip the barrier.
-    if not group.all(bool(pieces), f"look for kept {column}"):
-        mine = _mine(count, group.local_rank, group.local_world, run)
-        rows = []
-        with torch.no_grad():
-            for number in mine:
-                group.watch.beat(f"compute {column}")
-                rows.append(compute(number))
-                if not torch.isfinite(rows[-1]).all():
-                    raise CheckFailed(f"the {column} features of entry {number} are not finite")
-        name = f"{group.local_rank:04d}-of-{group.local_world:04d}.safetensors"
-        write_ragged(folder / name, {column: rows})
+    if group.all(sound, f"look for kept {column}"):
+        what = "kept by an earlier run"
+    else:
+        what = "computed once and kept"
+        pieces = _pieces(folder, group.local_world)
+        _compute(pieces[group.local_rank], column, count, compute, group, run)
         group.barrier(f"compute {column}")
-        if group.local_rank == 0:
-            log.info("computed %s features of %d entries into %s", column, count, folder)
-        pieces = _complete(folder)
+    if group.local_rank == 0:
+        log.info("%s features of %d entries do not learn: %s, %s", column, count, what, folder)
     return Ragged(pieces) if run == 1 else _Runs(pieces, run)
+
+
+def _compute(
+    path: Path, column: str, count: int, compute: Callable[[int], Tensor], group: Group, run: int
+) -> None:
+    """Compute this rank's share into ``path``."""
+    rows = []
+    with torch.no_grad():
+        for number in _mine(count, group.local_rank, group.local_world, run):
+            group.watch.beat(f"compute {column}")
+            rows.append(compute(number))
+            if not torch.isfinite(rows[-1]).all():
+                raise CheckFailed(f"the {column} features of entry {number} are not finite")
+    write_ragged(path, {column: rows})
+
+
+def _sound(piece: Path) -> bool:
+    """Whether a kept file has the bytes that were written; if not, it goes."""
+    try:
+        checksums.verify_sidecar(piece, required=True)
+    except CheckpointError as error:
+        log.warning("%s; removed, to be computed again", error)
+        piece.unlink(missing_ok=True)
+        return False
+    return True
 
 
 class _Runs(Ragged):
@@ -171,8 +202,11 @@ def _mine(count: int, rank: int, world: int, run: int) -> list[int]:
 def _complete(folder: Path) -> list[Path]:
     """The pieces of a set that is whole, of however many ranks; none if there is none."""
     for first in sorted(folder.glob("0000-of-*.safetensors")):
-        total = int(first.name[8:12])
-        pieces = [folder / f"{n:04d}-of-{total:04d}.safetensors" for n in range(total)]
+        pieces = _pieces(folder, int(first.name[8:12]))
         if all(piece.exists() for piece in pieces):
             return pieces
     return []
+
+
+def _pieces(folder: Path, total: int) -> list[Path]:
+    return [folder / f"{number:04d}-of-{total:04d}.safetensors" for number in range(total)]

@@ -11,12 +11,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from brepfind.checkpoints import checksums
 from brepfind.errors import InputError
 from brepfind.files import atomic_path
 
 
 def write_ragged(path: Path, columns: Mapping[str, Sequence[Tensor]]) -> None:
-    """Write several ragged columns; each entry of a column is (rows, ...), rows may be 0."""
+    """Write several ragged columns, with a SHA-256 beside them.
+
+    Each entry of a column is (rows, ...), rows may be 0.
+    """
     tensors = {}
     for name, entries in columns.items():
         lengths = torch.tensor([0, *map(len, entries)], dtype=torch.int64)
@@ -24,6 +28,8 @@ def write_ragged(path: Path, columns: Mapping[str, Sequence[Tensor]]) -> None:
         tensors[name] = torch.cat(list(entries)).contiguous() if entries else torch.zeros(0)
     with atomic_path(path) as aside:
         save_file(tensors, aside)
+        digest = checksums.publish(aside, path)
+    checksums.settle(path, digest)
 
 
 class Ragged:
