@@ -122,6 +122,6 @@ def test_a_dead_tower_fails_and_nan_is_dead(std, distinct) -> None:
 
 
 def test_a_loss_at_chance_is_a_warning() -> None:
-    assert stuck_at_chance(math.log(4), 4, 0.02).verdict == "warning"
-    assert stuck_at_chance(1.0, 4, 0.02).verdict == "ok"
-    assert stuck_at_chance(math.nan, 4, 0.02).verdict == "warning"
+    assert stuck_at_chance(1.386, math.log(4), 0.02).verdict == "warning"
+    assert stuck_at_chance(1.0, math.log(4), 0.02).verdict == "ok"
+    assert stuck_at_chance(math.nan, math.log(4), 0.02).verdict == "warning"

@@ -22,7 +22,7 @@ SICK = {"cad_std": 0.02}
 def test_a_sound_run():
     story = tell(rows({"loss": math.nan}, {}, {}), STANDARD_LIMITS)
     assert (story.broken_since, story.last_sound) == (None, 2)
-    assert story.sentence() == "sound"
+    assert story.sentence() == "sound to its last epoch, 2"
 
 
 def test_broken_since_and_last_sound():
@@ -37,7 +37,7 @@ def test_never_sound_and_nothing_to_judge():
     story = tell(rows(SICK, SICK), STANDARD_LIMITS)
     assert (story.broken_since, story.last_sound) == (0, None)
     assert "no epoch before it was sound" in story.sentence()
-    assert tell([], STANDARD_LIMITS).sentence() == "there is no epoch to judge"
+    assert tell([], STANDARD_LIMITS).sentence() == "without an epoch to judge"
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,10 @@ def test_each_limit_and_nan(name, value):
 
 def test_numbers_that_were_not_kept_are_not_asked_for():
     assert complaints({"epoch": 1}, STANDARD_LIMITS) == []
+
+
+def test_few_parts_cannot_have_a_high_rank():
+    few = rows({"cad_effective_rank": 2.1, "text_effective_rank": 2.1})
+    assert tell(few, STANDARD_LIMITS).broken_since == 0
+    assert tell(few, STANDARD_LIMITS, attainable=4).broken_since is None
+    assert tell(few, STANDARD_LIMITS, attainable=5).broken_since == 0

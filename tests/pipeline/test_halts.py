@@ -99,10 +99,11 @@ def test_a_constant_tower_is_named(constant_tower: Stop) -> None:
 def test_a_nan_weight_is_named_with_its_share(nan_weight: Stop) -> None:
     assert "text_projection.out.weight" in nan_weight.ended.sentence
     rows = json.loads((nan_weight.evidence / "tensors.json").read_text(encoding="utf-8"))
-    bad = [row for row in rows if row["nan_share"] > 0]
+    bad = [row for row in rows if row["kind"] == "nan"]
     assert [(row["file"], row["name"]) for row in bad] == [
         ("best.safetensors", "text_projection.out.weight")
     ]
+    assert 0 < bad[0]["share"] < 1
     assert "evaluate" not in nan_weight.stages
 
 

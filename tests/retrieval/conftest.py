@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from brepfind.cad.arrays import PartArrays, PartFacts
+from brepfind.cad.signature import SIGNATURE_SIZE
 from brepfind.corpus.manifest import read_corpus, write_corpus
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStoreWriter
@@ -55,7 +56,7 @@ def _make_part(kind: int, seed: int) -> PartArrays:
             volume=length**2 / 4,
             area=length**2,
             solids=1,
-            signature=np.full(9, 1.0 + 10 * kind + seed),
+            signature=np.full(SIGNATURE_SIZE, 1.0 + 10 * kind + seed),
         ),
     )
 

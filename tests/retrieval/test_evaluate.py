@@ -7,7 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from brepfind.errors import CheckFailed
-from brepfind.retrieval.evaluate import EvaluateConfig, evaluate, self_retrieval
+from brepfind.retrieval.evaluate import (
+    EvaluateConfig,
+    evaluate,
+    self_retrieval,
+    table_findings,
+)
 
 CONFIG = EvaluateConfig(bootstrap=50, seed=0, min_self_retrieval=0.99)
 KEYS = ("n_queries", "n_items", "R_at_1", "R_at_5", "R_at_10", "median_rank")
@@ -52,6 +57,7 @@ def test_twins_answer_for_each_other(embeddings_of):
     found = evaluate(twins, CONFIG)
     assert found["text_to_cad"]["R_at_1"] == found["cad_to_cad"]["R_at_1"] == 1.0
     assert found["text_to_cad"]["own_part_only"]["R_at_1"] == pytest.approx(2 / 3)
+    assert found["cad_to_cad"]["own_part_only"]["R_at_1"] == pytest.approx(2 / 3)
     # the same rows without being twins: two shapes that the tower cannot tell apart
     apart = evaluate(embeddings_of(cad, rows, cad), CONFIG)
     assert apart["cad_to_cad"]["R_at_1"] == self_retrieval(embeddings_of(cad, rows, cad))
@@ -147,3 +153,40 @@ def test_intervals_hold_the_mean_and_may_be_left_out(embeddings_of):
 def test_the_config_is_checked():
     with pytest.raises(ValidationError, match="min_self_retrieval"):
         EvaluateConfig(bootstrap=10, seed=0, min_self_retrieval=1.5)
+
+
+def verdicts(tables):
+    return {
+        finding.name.removeprefix("evaluate."): finding.verdict
+        for finding in table_findings(tables, CONFIG)
+        if finding.verdict != "ok"
+    }
+
+
+def test_tables_of_nothing_do_not_pass(embeddings_of):
+    """Their numbers are null, which no limit may take for fine."""
+    sound = evaluate(embeddings_of(AXES, [(f"p{i}", str(i), 0) for i in range(3)], AXES), CONFIG)
+    assert verdicts(sound) == {}
+    untold = evaluate(embeddings_of(AXES, [], np.zeros((0, 3))), CONFIG)
+    assert verdicts(untold) == {
+        "text_to_cad.queries": "failed",
+        "text_to_cad.tie_gap": "warning",
+        "cad_to_text.queries": "failed",
+        "cad_to_text.items": "failed",
+        "cad_to_text.tie_gap": "warning",
+    }
+    empty = evaluate(embeddings_of(AXES[:0], [], np.zeros((0, 3))), CONFIG)
+    assert {"cad_to_cad.queries", "cad_to_cad.items", "self_retrieval"} <= set(verdicts(empty))
+
+
+def test_ties_that_decide_are_a_warning(embeddings_of):
+    """Two of three parts have equal rows: their captions' ranks are chance."""
+    cad = [[1, 0], [1, 0], [0, 1]]
+    rows = [(f"p{i}", str(i), 0) for i in range(3)]
+    assert verdicts(evaluate(embeddings_of(cad, rows, cad, twin=[0, 0, 1]), CONFIG)) == {}
+    assert verdicts(evaluate(embeddings_of(cad, rows, cad), CONFIG)) == {
+        "text_to_cad.tie_gap": "warning",
+        "cad_to_text.tie_gap": "warning",
+        "cad_to_cad.tie_gap": "warning",
+        "self_retrieval": "failed",
+    }

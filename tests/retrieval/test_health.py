@@ -7,7 +7,12 @@ import pytest
 from brepfind.errors import CheckFailed
 from brepfind.findings import require
 from brepfind.metrics.gate import STANDARD_LIMITS
-from brepfind.retrieval.health import check_embeddings, probe_ids, tower_vitals
+from brepfind.retrieval.health import (
+    check_embeddings,
+    distinct_inputs,
+    probe_ids,
+    tower_vitals,
+)
 
 
 @pytest.fixture
@@ -73,3 +78,10 @@ def test_probe_is_validation_topped_up_from_train_and_never_test():
     assert probe_ids(split, 2) == ["a", "d"]
     assert probe_ids(split, 3) == ["a", "d", "b"]
     assert probe_ids(split, 60) == ["a", "d", "b", "e"]
+
+
+def test_distinct_inputs_are_the_fewer_of_parts_and_captions(embeddings_of):
+    rows = [("p0", "one", 0), ("p1", "One", 0), ("p2", "two", 0)]
+    assert distinct_inputs(embeddings_of(np.eye(3), rows, np.eye(3))) == 2
+    assert distinct_inputs(embeddings_of(np.eye(3), rows, np.eye(3), twin=[5, 5, 5])) == 1
+    assert distinct_inputs(embeddings_of(np.eye(3), [], np.zeros((0, 3)))) == 0

@@ -1,9 +1,18 @@
 import numpy as np
+import pytest
 
-from brepfind.retrieval.leaks import leak_findings, leaked
+from brepfind.cad.signature import SIGNATURE_SIZE
+from brepfind.errors import InputError
+from brepfind.retrieval.leaks import (
+    leak_findings,
+    leaked,
+    read_signatures,
+    unknown_pretraining,
+    write_signatures,
+)
 
-# A row per shape: nine numbers that a motion leaves as they are.
-SHAPES = np.linspace(1.0, 2.0, 9) + np.arange(5)[:, None]
+# A row per shape: numbers that a motion leaves as they are.
+SHAPES = np.linspace(1.0, 2.0, SIGNATURE_SIZE) + np.arange(5)[:, None]
 
 
 def test_only_test_parts_with_a_twin_elsewhere():
@@ -27,3 +36,36 @@ def test_each_place_is_asked():
         ("evaluate.twins_in_pretraining", 1, "failed"),
     ]
     assert "(b)" in found[1].advice
+
+
+def test_a_split_that_may_leak_is_warned_of():
+    (found,) = leak_findings(["a"], SHAPES[:1], {"train": SHAPES}, otherwise="warning")
+    assert (found.value, found.verdict) == (1, "warning")
+
+
+def test_signatures_lie_beside_their_checkpoint(tmp_path):
+    checkpoint = tmp_path / "encoder.small.ckpt"
+    assert read_signatures(checkpoint) is None
+    write_signatures(checkpoint, SHAPES[[2, 0, 2]])
+    assert [file.name for file in tmp_path.iterdir()] == ["encoder.small.signatures.npy"]
+    assert (read_signatures(checkpoint) == SHAPES[[0, 2]]).all()
+    assert leaked(["a", "b"], SHAPES[1:3], read_signatures(checkpoint)) == ["b"]
+
+
+@pytest.mark.parametrize("bad", [SHAPES[:, :8], SHAPES.astype(np.float32), SHAPES[0]])
+def test_signatures_of_another_kind_are_refused(tmp_path, bad):
+    np.save(tmp_path / "encoder.signatures.npy", bad)
+    with pytest.raises(InputError, match=r"signatures\.npy: holds float\d\d \(.*make pretrain"):
+        read_signatures(tmp_path / "encoder.ckpt")
+
+
+def test_a_file_of_signatures_that_is_damaged_is_refused(tmp_path):
+    (tmp_path / "encoder.signatures.npy").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="not a plain"):
+        read_signatures(tmp_path / "encoder.ckpt")
+
+
+def test_what_nobody_kept_is_said():
+    found = unknown_pretraining("theirs.ckpt")
+    assert (found.value, found.verdict) == ("unknown", "warning")
+    assert "theirs.ckpt" in found.advice

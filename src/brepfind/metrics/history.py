@@ -28,7 +28,9 @@ class Story:
     def sentence(self) -> str:
         """The story in one sentence."""
         if self.broken_since is None:
-            return "sound" if self.last_sound is not None else "there is no epoch to judge"
+            if self.last_sound is None:
+                return "without an epoch to judge"
+            return f"sound to its last epoch, {self.last_sound}"
         sound = (
             "no epoch before it was sound"
             if self.last_sound is None
@@ -37,14 +39,22 @@ class Story:
         return f"broken since epoch {self.broken_since} ({'; '.join(self.reasons)}); {sound}"
 
 
-def tell(history: Sequence[Mapping[str, float]], limits: HealthConfig) -> Story:
+def tell(
+    history: Sequence[Mapping[str, float]], limits: HealthConfig, *, attainable: int | None = None
+) -> Story:
     """Read a history, a row per validation in order of epochs.
 
     Args:
         history: rows with ``epoch`` and, per tower, ``{tower}_std``, ``{tower}_mean_cosine``,
             ``{tower}_effective_rank`` and ``{tower}_distinct``. A number that is missing from a
             row is not asked for; one that is NaN fails.
+        attainable: the highest effective rank that so few parts can have; as in the gate, half of
+            it is asked where that is less than the limit.
     """
+    rank = limits.min_effective_rank
+    if attainable is not None:
+        rank = min(rank, attainable / 2)
+    limits = limits.model_copy(update={"min_effective_rank": rank})
     broken = [complaints(row, limits) for row in history]
     epochs = [int(row["epoch"]) for row in history]
     sound = [index for index, reasons in enumerate(broken) if not reasons]

@@ -11,7 +11,8 @@ Shapes: N rows, D dimensions.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,8 @@ class Vitals:
         mean_cosine, mean_cosine_centred: over all pairs of different rows.
         rank, rank_centred: effective rank (RankMe): exp of the entropy of the singular values.
         rank_share, rank_share_centred: over what n rows in dim dimensions can reach.
-    participation: (sum of variances)^2 over the sum of their squares, centred: how many directions
-        hold the variance. Noise lifts the effective rank of two clusters, not this.
+        participation: (sum of variances)^2 over the sum of their squares, centred: how many
+            directions hold the variance. Noise lifts the effective rank of two clusters, not this.
         distinct: distinct rows among distinct inputs, as a share.
         near_copies: share of rows (a sample) with a copy, but for rounding, of another input.
         dead_columns: share of columns that hardly move beside the others.
@@ -76,6 +77,16 @@ class Vitals:
     def as_json(self) -> dict[str, Any]:
         """Plain data for strict JSON; what is not a number becomes None."""
         return {key: _plain(value) for key, value in asdict(self).items()}
+
+    def numbers(self) -> dict[str, float | int]:
+        """Those that are defined."""
+        return {key: value for key, value in self.as_json().items() if value is not None}
+
+    @classmethod
+    def from_numbers(cls, numbers: Mapping[str, float | int]) -> Vitals:
+        """The reverse of :meth:`numbers`: NaN where a number was not defined."""
+        names = [one.name for one in fields(cls)]
+        return cls(**{name: numbers.get(name, math.nan) for name in names})  # type: ignore[arg-type]
 
 
 def vitals(rows: Rows, inputs: NDArray[np.int64] | None = None) -> Vitals:

@@ -1,76 +1,137 @@
-"""evaluate: R@K on the test split, beside chance and ridge regression."""
+"""evaluate: R@K on the test split, beside chance and ridge regression.
+
+Nothing is chosen here: the weights, the ridge's penalty and every limit are settled on validation
+before this stage reads the test split, once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.table import Table
 
 from brepfind import findings
+from brepfind.checkpoints.sanitize import SanitizeConfig
 from brepfind.corpus.manifest import read_corpus
+from brepfind.corpus.splits import SplitConfig
 from brepfind.errors import InputError
+from brepfind.files import read_json
+from brepfind.findings import Finding
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStore
-from brepfind.log import console
+from brepfind.log import console, get_logger
 from brepfind.metrics.gate import HealthConfig
+from brepfind.metrics.vitals import Vitals
 from brepfind.models.text import TextTower
 from brepfind.pipeline import paths
 from brepfind.pipeline.context import StageContext
 from brepfind.retrieval.embed import embed
-from brepfind.retrieval.embeddings import write_embeddings
-from brepfind.retrieval.evaluate import EvaluateConfig
+from brepfind.retrieval.embeddings import Embeddings, write_embeddings
+from brepfind.retrieval.evaluate import DIRECTIONS, EvaluateConfig, table_findings
 from brepfind.retrieval.evaluate import evaluate as tables_of
-from brepfind.retrieval.health import check_embeddings
+from brepfind.retrieval.health import (
+    EmbeddingHealth,
+    TowerVitals,
+    check_embeddings,
+    distinct_inputs,
+)
+from brepfind.retrieval.leaks import leak_findings, read_signatures, unknown_pretraining
 from brepfind.retrieval.model import load_trained
 from brepfind.retrieval.ridge import ridge_baseline, ridge_data
 
-DIRECTIONS = ("text_to_cad", "cad_to_text", "cad_to_cad")
+log = get_logger(__name__)
 
 
 def evaluate(context: StageContext) -> Mapping[str, Any]:
-    """Write ``data/embeddings`` of the test split; halts on vital signs and on self-retrieval."""
+    """Write ``data/embeddings`` of the test split; halts on leaks, on vital signs, on
+    self-retrieval, and where there is nothing to measure.
+    """
     config = context.section("evaluate", EvaluateConfig)
     split = pd.read_parquet(context.path(paths.SPLIT))
-    twins = dict(zip(split["model_id"], split["twin"], strict=True))
-    corpus = read_corpus(context.path(paths.CORPUS))
-    reader = PartReader(context.path(paths.GRAPHS), context.home / "pairs")
-    trained = load_trained(context.path(paths.MODEL) / "best.safetensors")
     ids = split["model_id"][split["split"] == "test"].tolist()
     if not ids:
         raise InputError("the test split is empty; raise split.test")
+    store = GraphStore(context.path(paths.GRAPHS))
+    leaks = _leaks(context, store, split)
+    findings.require("evaluate", leaks)
+
+    twins = dict(zip(split["model_id"], split["twin"], strict=True))
+    corpus = read_corpus(context.path(paths.CORPUS))
+    trained = load_trained(context.path(paths.MODEL) / "best.safetensors")
+    reader = PartReader(store, context.home / "pairs")
     embeddings = embed(trained.model, reader, corpus, ids, twins=twins, digest=trained.digest)
     write_embeddings(context.path(paths.EMBEDDINGS), embeddings)
-
-    limits = context.section("health", HealthConfig)
-    signs = check_embeddings(
-        # A test split is as large as it is: fewer rows than health asks for are no failure here.
-        embeddings,
-        limits.model_copy(update={"min_rows": min(limits.min_rows, len(ids))}),
-        prefix="evaluate",
-    )
+    signs = _signs(context, embeddings)
     console.print(signs.text, markup=False, highlight=False, soft_wrap=True)
     findings.require("evaluate", signs.findings)
 
     result = tables_of(embeddings, config)
-    own = result["cad_to_cad"]["R_at_1"]
-    findings.require(
-        "evaluate",
-        [
-            findings.at_least(
-                "evaluate.self_retrieval",
-                own,
-                config.min_self_retrieval,
-                advice="different parts have the same embedding; the CAD tower has collapsed",
-            )
-        ],
-    )
+    found = [*leaks, *signs.findings, *table_findings(result, config)]
+    findings.require("evaluate", found)
+    for warning in (finding for finding in found if finding.verdict == "warning"):
+        log.warning("%s", warning.line())
     tower = TextTower.load(trained.metadata["text_tower"], "frozen", 1)
-    data = ridge_data(GraphStore(context.path(paths.GRAPHS)), corpus, split, twins, tower)
+    data = ridge_data(store, corpus, split, twins, tower)
     result["baselines"]["ridge"] = {"text_to_cad": ridge_baseline(data)}
     _print(result)
-    return result
+    return result | {
+        "leaks": {finding.name.rpartition(".")[2]: finding.value for finding in leaks},
+        "vitals": {"cad": signs.vitals.cad.numbers(), "text": signs.vitals.text.numbers()},
+        "pair": signs.pair.as_json(),
+        "warnings": sum(finding.verdict == "warning" for finding in found),
+    }
+
+
+def _signs(context: StageContext, embeddings: Embeddings) -> EmbeddingHealth:
+    """The vital signs of the test split, beside those of validation before the first step.
+
+    A test split is as large as it is: fewer rows than health asks for are judged all the same, and
+    a warning says that they alone could not tell health from a collapse.
+    """
+    limits = context.section("health", HealthConfig)
+    inputs = distinct_inputs(embeddings)
+    few = findings.at_least(
+        "evaluate.distinct_inputs",
+        inputs,
+        limits.min_rows,
+        advice="the test split is too small to vouch for itself; health has judged the same model "
+        "on more parts. Give more parts, or raise split.test",
+        otherwise="warning",
+    )
+    before = read_json(context.project / paths.metrics_file("health"))["step0"]
+    cad, text = (Vitals.from_numbers(before[name]) for name in ("cad", "text"))
+    signs = check_embeddings(
+        embeddings,
+        limits.model_copy(update={"min_rows": min(limits.min_rows, inputs)}),
+        step0=TowerVitals(cad=cad, text=text, cad_before=None, text_before=None),
+        prefix="evaluate",
+    )
+    return replace(signs, findings=(*signs.findings, few))
+
+
+def _leaks(context: StageContext, store: GraphStore, split: pd.DataFrame) -> list[Finding]:
+    """Whether a test part has a twin where the model, or its encoder, has learned."""
+    of = dict(zip(store.ids, store.signatures, strict=True))
+    sides = {side: sorted(rows["model_id"]) for side, rows in split.groupby("split")}
+    rows = {side: np.stack([of[model_id] for model_id in ids]) for side, ids in sides.items()}
+    seen = {side: rows[side] for side in ("train", "validation") if side in rows}
+    # A split of the user's own may leak if they say so: it is counted, and stays a warning.
+    allowed = context.section("split", SplitConfig).allow_leaks
+    found = leak_findings(
+        sides["test"], rows["test"], seen, otherwise="warning" if allowed else "failed"
+    )
+    checkpoint = context.section("sanitize", SanitizeConfig).checkpoint
+    if checkpoint is None:
+        return found
+    pretraining = read_signatures(context.path(Path(checkpoint)))
+    if pretraining is None:
+        return [*found, unknown_pretraining(checkpoint)]
+    return found + leak_findings(sides["test"], rows["test"], {"pretraining": pretraining})
 
 
 def rows_of(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

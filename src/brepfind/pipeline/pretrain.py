@@ -28,6 +28,7 @@ from brepfind.log import get_logger, setup_logging
 from brepfind.params import load_section
 from brepfind.pipeline import paths
 from brepfind.pipeline.config import RuntimeConfig
+from brepfind.retrieval.leaks import write_signatures
 from brepfind.training.pretrain import SMALL, read_parts, write_pretrained
 
 log = get_logger(__name__)
@@ -59,12 +60,15 @@ def _run(parts: int, seed: int, out: Path) -> None:
     if load_section(paths.PARAMS, "prepare", PrepareConfig).seed == seed:
         raise InputError(f"--seed {seed} is prepare.seed: pretraining would see the same parts")
     graphs = _graphs(parts, seed, runtime.workers_here())
-    twins = tested_twins(GraphStore(graphs), GraphStore(paths.GRAPHS), pd.read_parquet(paths.SPLIT))
+    store = GraphStore(graphs)
+    twins = tested_twins(store, GraphStore(paths.GRAPHS), pd.read_parquet(paths.SPLIT))
     log.info("%d parts are left out: twins of validation or test parts", len(twins))
     chosen = read_parts(
         graphs, Path(".brepfind/pairs"), None, SMALL.encoder.max_faces, None, leave_out=twins
     )
     write_pretrained(SMALL, chosen, out)
+    of = dict(zip(store.ids, store.signatures, strict=True))
+    write_signatures(out, np.stack([of[model_id] for model_id in chosen.ids]))
     log.info("took %.0f s", time.monotonic() - began)
 
 

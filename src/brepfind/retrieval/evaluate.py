@@ -14,6 +14,7 @@ gallery of text_to_cad. Captions cut at the text tower's limit stay queries, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from brepfind.findings import Finding, at_least, at_most
 from brepfind.metrics.counting import count_both, count_ranks
 from brepfind.metrics.intervals import bootstrap_mean
 from brepfind.metrics.neighbours import nearest_other_agrees
@@ -35,6 +37,11 @@ from brepfind.retrieval.relevant import (
     plain_caption,
     text_to_cad_relevance,
 )
+
+DIRECTIONS = ("text_to_cad", "cad_to_text", "cad_to_cad")
+
+# Share of queries that ties may decide before it is worth a warning.
+MAX_TIE_GAP = 0.01
 
 
 class EvaluateConfig(Section):
@@ -58,8 +65,8 @@ def evaluate(embeddings: Embeddings, config: EvaluateConfig) -> Table:
     Returns:
         Plain data for strict JSON: ``text_to_cad``, ``cad_to_text`` and ``cad_to_cad`` (each as
         :func:`~brepfind.metrics.ranks.summarise` gives it, with ``interval_95``, ``by_family``,
-        ``by_level`` and, for the first two, ``own_part_only``: the same ranks when twins and equal
-        captions count as wrong), and ``baselines.chance``.
+        ``own_part_only``: the same ranks when twins and equal captions count as wrong, and, for
+        the first two, ``by_level``), and ``baselines.chance``.
 
     Raises:
         CheckFailed: if an embedding is not finite or is zero; its id is named.
@@ -96,9 +103,54 @@ def evaluate(embeddings: Embeddings, config: EvaluateConfig) -> Table:
     }
 
 
+def table_findings(
+    tables: Mapping[str, Any], config: EvaluateConfig, prefix: str = "evaluate"
+) -> list[Finding]:
+    """What is asked of the tables themselves: something was measured, self-retrieval holds, and
+    ties decide little (else a warning: the expected ranks rest on chance).
+
+    Args:
+        tables: as :func:`evaluate` gives them.
+    """
+    found = []
+    for name in DIRECTIONS:
+        for what in ("queries", "items"):
+            found.append(
+                at_least(
+                    f"{prefix}.{name}.{what}",
+                    tables[name][f"n_{what}"],
+                    1,
+                    advice="nothing was measured; the test split needs parts with captions",
+                )
+            )
+        found.append(
+            at_most(
+                f"{prefix}.{name}.tie_gap",
+                _number(tables[name]["tie_gap"]),
+                MAX_TIE_GAP,
+                advice="R@K depends on how ties fall: different inputs have equal scores. Compare "
+                "optimistic and pessimistic R@K, and look for equal embeddings",
+                otherwise="warning",
+            )
+        )
+    found.append(
+        at_least(
+            f"{prefix}.self_retrieval",
+            _number(tables["cad_to_cad"]["R_at_1"]),
+            config.min_self_retrieval,
+            advice="different parts have the same embedding; the CAD tower has collapsed",
+        )
+    )
+    return found
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def self_retrieval(embeddings: Embeddings) -> float:
     """R@1 of each part looking for itself or a twin among all parts, in float64."""
-    return float(summarise(_self_counts(embeddings))["R_at_1"])
+    return float(summarise(_self_counts(embeddings, embeddings.twins))["R_at_1"])
 
 
 class _Data:
@@ -179,17 +231,19 @@ def _to_text_by_level(data: _Data, config: EvaluateConfig) -> dict[str, Table]:
     return tables
 
 
-def _self_counts(embeddings: Embeddings) -> RankCounts:
+def _self_counts(embeddings: Embeddings, groups: NDArray[np.int64]) -> RankCounts:
+    """A part finds itself, or one of its group, among all."""
     # Float64 throughout: rows of healthy near-twins, 1e-7 apart, tie in float32.
     ids = embeddings.parts["model_id"].tolist()
     unit = unit_rows("CAD", embeddings.cad, ids, np.float64)
-    return count_ranks(unit, unit, Relevance.from_groups(embeddings.twins, embeddings.twins))
+    return count_ranks(unit, unit, Relevance.from_groups(groups, groups))
 
 
 def _cad_to_cad(embeddings: Embeddings, families: NDArray[Any], config: EvaluateConfig) -> Table:
-    counts = _self_counts(embeddings)
+    counts = _self_counts(embeddings, embeddings.twins)
     parts = np.arange(len(counts.better))
     table = _table(counts, parts, config)
+    table["own_part_only"] = summarise(_self_counts(embeddings, parts))
     table["by_family"] = _by(families, counts, parts, config)
     table["nearest_other"] = _nearest_other(embeddings, families)
     return table

@@ -83,6 +83,12 @@ def tower_vitals(embeddings: Embeddings) -> TowerVitals:
     )
 
 
+def distinct_inputs(embeddings: Embeddings) -> int:
+    """Different parts, twins counted once, or different captions: the fewer of the two."""
+    captions = caption_ids(embeddings.captions["caption"])
+    return min(len(np.unique(embeddings.twins)), len(np.unique(captions)))
+
+
 def check_embeddings(
     embeddings: Embeddings,
     limits: HealthConfig,

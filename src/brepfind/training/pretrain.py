@@ -100,11 +100,12 @@ class Parts:
     """What is pretrained on: N parts.
 
     Attributes:
-        arrays, pairs: of each part.
+        ids: of the parts in the store. arrays, pairs: of each part.
         twins: int64 (N,), equal for twins, which are not told apart.
         digest: of the parts' contents.
     """
 
+    ids: list[str]
     arrays: list[PartArrays]
     pairs: list[Pairwise]
     twins: NDArray[np.int64]
@@ -142,6 +143,7 @@ def read_parts(
         log.info("%d of %d parts are used", len(ids), len(store.ids))
     arrays, matrices = PartReader(store, pairs).read(ids)
     return Parts(
+        ids=ids,
         arrays=arrays,
         pairs=matrices,
         twins=np.array([groups[i] for i in ids], dtype=np.int64),
