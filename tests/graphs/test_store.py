@@ -39,7 +39,14 @@ def digests(folder):
 
 
 def test_a_part_comes_back_as_it_went_in(tmp_path, make_part):
-    facts = {"unit": "inch", "healed": True, "seams": 3, "nonmanifold": 2, "volume": 0.1 + 0.2}
+    facts = {
+        "unit": "inch",
+        "healed": True,
+        "seams": 3,
+        "nonmanifold": 2,
+        "free_faces": 1,
+        "volume": 0.1 + 0.2,
+    }
     parts = {
         "plain": make_part(),
         "sphere": make_part(1, ()),
@@ -224,10 +231,12 @@ def test_damaged_rejects_are_named(tmp_path):
         _ = store.rejects
 
 
-def test_another_feature_version_is_refused_with_the_cure(tmp_path, make_part, monkeypatch):
+@pytest.mark.parametrize("kind", ["FEATURE", "FACTS"])
+def test_another_version_is_refused_with_the_cure(tmp_path, make_part, monkeypatch, kind):
     write(tmp_path, [("a", make_part())])
-    monkeypatch.setattr(store_layout, "FEATURE_VERSION", cad_arrays.FEATURE_VERSION + 1)
-    with pytest.raises(VersionMismatch, match="dvc repro --force extract"):
+    name = f"{kind}_VERSION"
+    monkeypatch.setattr(store_layout, name, getattr(cad_arrays, name) + 1)
+    with pytest.raises(VersionMismatch, match=f"{kind.lower()} version.*dvc repro --force extract"):
         GraphStore(tmp_path)
 
 

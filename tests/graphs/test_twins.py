@@ -47,7 +47,7 @@ def test_what_is_not_finite_matches_nothing():
 def test_no_parts_and_no_signatures():
     assert groups(np.zeros((0, 3))) == []
     assert twin_groups(np.zeros((3, 0))).tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match="must have 9"):
+    with pytest.raises(ValueError, match="must have 11"):
         twin_groups(np.zeros((3, 2)))
 
 
@@ -69,7 +69,8 @@ def test_many_parts_and_a_large_family():
     assert len(set(zip(found, which, strict=True))) == found.max() + 1 == len(set(which))
 
 
-SIGNATURE = np.array([50.0, 80.0, 10.0, 20.0, 30.0, 35.0, 2.0, 0.5, -0.7])
+SIGNATURE = np.array([50.0, 80.0, 10.0, 20.0, 30.0, 35.0, 2.0, 0.5, -0.7, 0.1, -0.01])
+HANDED = (7, 8, 9, 10)
 
 
 def twins_of(changed):
@@ -78,21 +79,34 @@ def twins_of(changed):
 
 def test_a_signature_matches_within_its_tolerance():
     assert len(SIGNATURE) == SIGNATURE_SIZE
-    for i in range(9):
-        scale = SIGNATURE[0] if i == 0 else SIGNATURE[1]
+    for i in range(SIGNATURE_SIZE):
         for share, expected in ((0.5, True), (-0.5, True), (3.0, False), (-3.0, False)):
             changed = SIGNATURE.copy()
-            changed[i] += share * SIGNATURE_RTOL * scale
+            changed[i] += share * SIGNATURE_RTOL * SIGNATURE[1]
             assert twins_of(changed) is expected, (i, share)
 
 
 def test_resized_and_mirrored_signatures_are_no_twins():
     assert not twins_of(SIGNATURE * 1.001)
-    assert not twins_of(SIGNATURE * np.array([1, 1, 1, 1, 1, 1, 1, -1, -1]))
-    symmetric = SIGNATURE * np.array([1, 1, 1, 1, 1, 1, 1, 0, 0])
+    mirrored = SIGNATURE.copy()
+    mirrored[list(HANDED)] *= -1
+    assert not twins_of(mirrored)
+    symmetric = SIGNATURE.copy()
+    symmetric[list(HANDED)] = 0.0
     assert twin_groups(np.stack([symmetric, -0.0 + symmetric])).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("one", HANDED)
+def test_one_sign_of_handedness_tells_a_mirror_image(one):
+    """No pseudo-scalar sees every handed shape, so each alone must be enough."""
+    symmetric = SIGNATURE.copy()
+    symmetric[list(HANDED)] = 0.0
+    left, right = symmetric.copy(), symmetric.copy()
+    left[one], right[one] = 0.01, -0.01
+    assert twin_groups(np.stack([left, right])).tolist() == [0, 1]
+
+
 def test_a_volume_of_zero_is_no_error():
-    flat = SIGNATURE * np.array([0, 1, 1, 1, 1, 1, 1, 1, 1])
+    flat = SIGNATURE.copy()
+    flat[0] = 0.0
     assert twin_groups(np.stack([flat, flat, SIGNATURE])).tolist() == [0, 0, 1]

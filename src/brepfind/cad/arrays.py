@@ -19,6 +19,10 @@ from numpy.typing import NDArray
 # caches and weights; a mismatch is refused.
 FEATURE_VERSION = 1
 
+# Bumped whenever facts or the signature say something else while the graph stays. It is stamped
+# into the graph store only: weights do not depend on facts.
+FACTS_VERSION = 2
+
 # Codes of ``face_type``. BRepFormer's one-hot has nine slots, the first nine here; Bezier and
 # B-spline faces have no slot there and are all zero.
 FACE_TYPES = (
@@ -69,6 +73,10 @@ class PartFacts:
         degenerate: degenerate edges left out (poles, apexes; no curve in space).
         free_edges: edges with only one face, left out.
         nonmanifold: edges with more than two faces; each pair of their faces is joined.
+        free_faces: faces that bound no solid (open surfaces, sheets beside or inside a part),
+            left out. Under ``multi_solid: split`` counted with the first solid of the file.
+        loose_edges: edges that bound no face of a solid (wires, drawn marks, edges of free
+            faces), left out; counted as free faces are.
         healed: whether one attempt at healing was needed to make the shape valid.
         signature: float64 invariants of the shape under rigid motion; see the twins module.
     """
@@ -83,6 +91,8 @@ class PartFacts:
     degenerate: int = 0
     free_edges: int = 0
     nonmanifold: int = 0
+    free_faces: int = 0
+    loose_edges: int = 0
     healed: bool = False
     signature: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 

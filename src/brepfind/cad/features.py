@@ -64,9 +64,8 @@ def measure(part: Topology, grid: int) -> Measured:
     if (part.coedge_pcurve[curved] < 0).any():
         raise RejectedPart("invalid", "an edge has no curve on one of its faces")
     outline = boundary.build(part)
-    if not np.isfinite(outline.box).all():
-        raise RejectedPart("not_finite", "a face has no finite outline")
     n = part.n_faces
+    _check_outlines(outline, n)
     steps = np.linspace(0.0, 1.0, grid)
     u0, u1, v0, v1 = (outline.box[:, k, None] for k in range(4))
     u = np.repeat(u0 + (u1 - u0) * steps, grid, axis=1)
@@ -96,6 +95,30 @@ def measure(part: Topology, grid: int) -> Measured:
         volume=volume,
         area=float(moments.area.sum()),
     )
+
+
+def _check_outlines(outline: Boundary, n: int) -> None:
+    """Refuse faces whose outline does not come back to where it began.
+
+    Everything measured on a face follows from its outline in (u, v). One that lacks a seam or a
+    pole encloses nothing there, though the edges may close in space. Outlines of sound faces close
+    within a thousandth of their width.
+
+    Raises:
+        RejectedPart: ``not_finite`` or ``invalid``.
+    """
+    if not np.isfinite(outline.box).all():
+        raise RejectedPart("not_finite", "a face has no finite outline")
+    for k, rise in enumerate((outline.node_du, outline.node_dv)):
+        gap = np.abs(np.bincount(outline.node_face, rise, minlength=n))
+        width = outline.box[:, 2 * k + 1] - outline.box[:, 2 * k]
+        open_ = np.flatnonzero(~(gap <= 0.01 * width + 1e-9))
+        if open_.size:
+            raise RejectedPart(
+                "invalid",
+                f"the outline of face {open_[0]} does not close on its surface: "
+                f"a seam or a pole is missing",
+            )
 
 
 def check_box(box_min: Floats, box_max: Floats, smallest: float = SMALLEST_MM) -> None:
@@ -157,6 +180,8 @@ def arrays(measured: Measured, grid: int, unit: str, healed: bool) -> PartArrays
         degenerate=pairs.degenerate,
         free_edges=pairs.free,
         nonmanifold=pairs.nonmanifold,
+        free_faces=part.free_faces,
+        loose_edges=part.loose_edges,
         healed=healed,
         signature=signature(
             volume=measured.volume,

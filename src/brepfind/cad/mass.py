@@ -255,9 +255,13 @@ def _cells(breaks: Floats) -> Floats:
 
 
 def _locate(breaks: Floats, x: Floats) -> tuple[Ints, Floats]:
-    """The cell of each x, and its place in it (outside 0..1 only beyond the ends)."""
+    """The cell of each x, and its place in it (outside 0..1 only beyond the ends).
+
+    A face may be so narrow that a cell of it has no width; whatever its place, it adds nothing.
+    """
     cell = np.clip(np.searchsorted(breaks, x, side="right") - 1, 0, len(breaks) - 2)
-    return cell, (x - breaks[cell]) / (breaks[cell + 1] - breaks[cell])
+    width = breaks[cell + 1] - breaks[cell]
+    return cell, (x - breaks[cell]) / np.where(width > 0, width, 1.0)
 
 
 # Lagrange polynomials through the nodes, as powers: row k holds polynomial k, lowest power first.

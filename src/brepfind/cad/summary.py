@@ -35,6 +35,8 @@ def summary(part: PartArrays) -> dict[str, Any]:
         "degenerate_edges_left_out": facts.degenerate,
         "free_edges_left_out": facts.free_edges,
         "edges_with_more_than_two_faces": facts.nonmanifold,
+        "faces_outside_every_solid_left_out": facts.free_faces,
+        "loose_edges_left_out": facts.loose_edges,
         "healed": facts.healed,
         "signature": " ".join(f"{number:.6g}" for number in facts.signature),
     }

@@ -7,7 +7,7 @@ outside the solid the sense turns around where the face is reversed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ class Topology:
         edge_tolerance: float64 (E,), mm.
         edge_closed: bool (E,), begins and ends at one vertex.
         solids: how many there are.
+        free_faces, loose_edges: shapes left out, as in :class:`brepfind.cad.arrays.PartFacts`.
     """
 
     surfaces: Surfaces
@@ -62,6 +63,8 @@ class Topology:
     edge_tolerance: Floats
     edge_closed: NDArray[np.bool_]
     solids: int
+    free_faces: int
+    loose_edges: int
 
     @property
     def n_faces(self) -> int:
@@ -132,6 +135,7 @@ class _Collector:
         self.coedges: list[tuple[int, int, int, int, int, float, float]] = []
         self.wires = 0
         self.solids = -1
+        self.strays: list[tuple[Child, int]] = []  # what bounds no solid, and the place it is in
 
     def solids_of(self, child: Child, place: int, flip: int) -> list[tuple[int, int, int]]:
         """(shape, orientation, place) of every solid below ``child``, each once."""
@@ -146,6 +150,8 @@ class _Collector:
             elif self.brep.types[shape] < SOLID:
                 for below in self.brep.children[shape]:
                     walk(below, place, flip)
+            else:
+                self.strays.append(((0, shape, 0), place))
 
         walk(child, place, flip)
         return list(found.values())
@@ -154,13 +160,16 @@ class _Collector:
         self.solids += 1
         for orientation, shell, location in self.brep.children[shape]:
             shell_place = self.places.compose(place, location)
-            for facing, face, inner in self.brep.children[shell]:
+            for child in self.brep.children[shell]:
+                facing, face, inner = child
                 if self.brep.types[face] == FACE and facing <= REVERSED:
                     self.face(
                         face,
                         flip ^ (orientation & 1) ^ facing,
                         self.places.compose(shell_place, inner),
                     )
+                else:
+                    self.strays.append((child, shell_place))
 
     def face(self, shape: int, flip: int, place: int) -> None:
         if (shape, place) in self.face_keys:
@@ -170,13 +179,15 @@ class _Collector:
         surface, location = self.brep.faces[shape]
         row = self.places.surface(surface, self.places.compose(place, location))
         loops = 0
-        for turn, wire, wire_location in self.brep.children[shape]:
+        for outline in self.brep.children[shape]:
+            turn, wire, wire_location = outline
             if self.brep.types[wire] != WIRE or turn > REVERSED:
+                self.strays.append((outline, place))
                 continue
             loops += 1
             wire_place = self.places.compose(place, wire_location)
-            below = self.brep.children[wire]
-            for orientation, edge, edge_location in below:
+            for child in self.brep.children[wire]:
+                orientation, edge, edge_location = child
                 if orientation <= REVERSED and self.brep.types[edge] == EDGE:
                     self.coedge(
                         index,
@@ -187,6 +198,8 @@ class _Collector:
                         wire_place,
                         edge_location,
                     )
+                else:
+                    self.strays.append((child, wire_place))
             self.wires += 1
         self.face_rows.append((row, flip, self.solids, loops))
 
@@ -221,11 +234,35 @@ class _Collector:
                     break
         self.coedges.append((face, self.wires, edge, flip, pcurve, first, last))
 
+    def left_out(self) -> tuple[int, int]:
+        """How many faces and edges of the file bound no solid that was walked."""
+        faces: set[_Key] = set()
+        edges: set[_Key] = set()
+
+        def walk(node: Child, place: int) -> None:
+            _, shape, location = node
+            place = self.places.compose(place, location)
+            kind = self.brep.types[shape]
+            if kind == FACE:
+                faces.add((shape, place))
+            elif kind == EDGE:
+                edges.add((shape, place))
+            if kind < EDGE:
+                for below in self.brep.children[shape]:
+                    walk(below, place)
+
+        for node, place in self.strays:
+            walk(node, place)
+        return len(faces - self.face_keys.keys()), len(edges - self.edge_keys.keys())
+
 
 def split_solids(brep: Brep) -> list[Topology]:
-    """One topology per solid."""
+    """One topology per solid; what the file holds beside them is counted with the first."""
     n = len(_Collector(brep).solids_of(brep.root, 0, 0))
-    return [_build(brep, [i]) for i in range(n)]
+    whole = topology(brep)
+    parts = [replace(_build(brep, [i]), free_faces=0, loose_edges=0) for i in range(n)]
+    first = replace(parts[0], free_faces=whole.free_faces, loose_edges=whole.loose_edges)
+    return [first, *parts[1:]]
 
 
 def topology(brep: Brep) -> Topology:
@@ -242,6 +279,7 @@ def _build(brep: Brep, only: list[int] | None) -> Topology:
     edges = walk.edge_rows
     coedges = walk.coedges
     surfaces = Surfaces(brep.surfaces)
+    free_faces, loose_edges = walk.left_out()
     return Topology(
         surfaces=surfaces,
         curves=Curves(brep.curves),
@@ -262,4 +300,6 @@ def _build(brep: Brep, only: list[int] | None) -> Topology:
         edge_tolerance=np.array([row[4] for row in edges], dtype=np.float64),
         edge_closed=np.array([row[5] for row in edges], dtype=bool),
         solids=walk.solids + 1,
+        free_faces=free_faces,
+        loose_edges=loose_edges,
     )

@@ -259,6 +259,8 @@ class GraphStore:
             degenerate=int(row["degenerate"]),
             free_edges=int(row["free_edges"]),
             nonmanifold=int(row["nonmanifold"]),
+            free_faces=int(row["free_faces"]),
+            loose_edges=int(row["loose_edges"]),
             healed=bool(row["healed"]),
             signature=np.array(row["signature"], dtype=np.float64),
         )

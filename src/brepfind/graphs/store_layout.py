@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from brepfind.cad.arrays import FEATURE_VERSION, PartArrays
+from brepfind.cad.arrays import FACTS_VERSION, FEATURE_VERSION, PartArrays
 from brepfind.errors import InputError, VersionMismatch
 
 MANIFEST = "manifest.parquet"
@@ -40,6 +40,8 @@ MANIFEST_SCHEMA = pa.schema(
         ("degenerate", pa.int32()),
         ("free_edges", pa.int32()),
         ("nonmanifold", pa.int32()),
+        ("free_faces", pa.int32()),
+        ("loose_edges", pa.int32()),
         ("healed", pa.bool_()),
         ("signature", pa.list_(pa.float64())),
         ("content", pa.string()),
@@ -85,14 +87,16 @@ def facts_row(arrays: PartArrays) -> dict[str, Any]:
         "degenerate": facts.degenerate,
         "free_edges": facts.free_edges,
         "nonmanifold": facts.nonmanifold,
+        "free_faces": facts.free_faces,
+        "loose_edges": facts.loose_edges,
         "healed": bool(facts.healed),
         "signature": [float(value) for value in facts.signature],
     }
 
 
 def pack_metadata(**values: Any) -> dict[str, str]:
-    """Metadata for a file, the feature version stamped into it."""
-    stamped = {"feature_version": FEATURE_VERSION, **values}
+    """Metadata for a file, both versions stamped into it."""
+    stamped = {"feature_version": FEATURE_VERSION, "facts_version": FACTS_VERSION, **values}
     text = json.dumps(stamped, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return {METADATA_KEY: text}
 
@@ -102,20 +106,25 @@ def unpack_metadata(text: str | None, path: Path) -> dict[str, Any]:
 
     Raises:
         InputError: if the file has none, or it cannot be read.
-        VersionMismatch: if another feature version is stamped.
+        VersionMismatch: if another version of features or facts is stamped.
     """
     if text is None:
         raise InputError(f"{path}: is not of a brepfind graph store (no {METADATA_KEY!r} metadata)")
     try:
         metadata: dict[str, Any] = json.loads(text)
-        version = metadata["feature_version"]
-    except (ValueError, KeyError, TypeError) as error:
+        features = metadata["feature_version"]
+        facts = metadata.get("facts_version", 1)  # stores of before it was stamped
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: its metadata cannot be read ({error})") from None
-    if version != FEATURE_VERSION:
-        raise VersionMismatch(
-            f"{path}: was made with feature version {version}, this brepfind has "
-            f"{FEATURE_VERSION}; make it again with `dvc repro --force extract`"
-        )
+    for kind, found, ours in (
+        ("feature", features, FEATURE_VERSION),
+        ("facts", facts, FACTS_VERSION),
+    ):
+        if found != ours:
+            raise VersionMismatch(
+                f"{path}: was made with {kind} version {found}, this brepfind has {ours}; "
+                "make it again with `dvc repro --force extract`"
+            )
     return metadata
 
 
