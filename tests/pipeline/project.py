@@ -112,7 +112,7 @@ class Project:
         ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
         for name in ("src", "stages"):
             shutil.copytree(REPO / name, root / name, ignore=ignore)
-        for name in (".gitignore", ".dvcignore", "dvc.yaml", "params.yaml"):
+        for name in (".gitignore", ".dvcignore", "dvc.yaml", "params.yaml", "requirements.lock"):
             shutil.copy2(REPO / name, root / name)
         for name in ("data/raw", "data/pretrained"):
             (root / name).mkdir(parents=True)

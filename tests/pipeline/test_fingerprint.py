@@ -53,6 +53,17 @@ def test_true_is_not_one(fingerprint: Any) -> None:
     assert fingerprint(changed("train", "loss", {"local": 1})) != fingerprint(SAMPLE)
 
 
+def test_the_files_of_a_text_tower_are_a_part_of_it(tmp_path: Path, fingerprint: Any) -> None:
+    tower = tmp_path / "data/pretrained/tower"
+    tower.mkdir(parents=True)
+    (tower / "model.safetensors").write_bytes(b"first")
+    params = changed("train", "text_tower", "data/pretrained/tower")
+    before = fingerprint(params)
+    (tower / "model.safetensors").write_bytes(b"other weights")
+    assert fingerprint(params) != before
+    assert fingerprint(changed("train", "text_tower", "minilm")) != before
+
+
 def test_the_users_files_and_the_checkpoint_are_a_part_of_it(
     tmp_path: Path, fingerprint: Any
 ) -> None:

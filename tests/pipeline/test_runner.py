@@ -86,6 +86,36 @@ def test_a_stage_that_passes_writes_numbers_and_cost_and_clears_the_report(
     assert (place / "metrics/cost/split.json").is_file()
 
 
+def test_a_failure_by_hand_leaves_no_older_pass_behind(run: Run, place: Path) -> None:
+    assert run({"parts": 3}) == 0
+    assert run(InputError("gone")) == 2
+    assert not (place / "metrics/split.json").exists()
+    assert not (place / "metrics/cost/split.json").exists()
+
+
+def test_evidence_that_cannot_be_written_does_not_hide_the_reason(
+    run: Run, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bad(path: Path, value: Any) -> None:
+        raise ValueError("a name that is no text")
+
+    monkeypatch.setattr("brepfind.pipeline.runner.write_json", bad)
+    assert run(InputError("the table is not there")) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "STOPPED at split: the table is not there" in said
+    assert "could not be written: a name that is no text" in said
+
+
+def test_evidence_too_large_to_send_is_named_and_stays(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brepfind.pipeline.runner._MAX_SENT_BYTES", 10)
+    assert run(InputError("no parts")) == 2
+    tags = Project(place).runs("stage")[0].data.tags
+    (kept,) = [text for name, text in tags.items() if name.endswith("not_sent.report.md")]
+    assert Path(kept.partition("kept in ")[2]).is_file()
+
+
 @pytest.mark.parametrize(
     ("error", "code", "status"),
     [

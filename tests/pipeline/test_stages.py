@@ -42,7 +42,6 @@ _NO_RESULT = {
     *(
         f"brepfind.pipeline.{name}"
         for name in (
-            "child",
             "config",
             "context",
             "failure",
@@ -52,19 +51,17 @@ _NO_RESULT = {
             "tether",
         )
     ),
-    *(
-        f"brepfind.{name}"
-        for name in ("errors", "events", "files", "findings", "log", "params", "processes")
-    ),
-    *(f"brepfind.tracking{name}" for name in ("", ".store", ".tracker")),
+    *(f"brepfind.{name}" for name in ("errors", "events", "log", "processes")),
+    *(f"brepfind.tracking{name}" for name in ("", ".spool", ".store", ".tracker")),
 }
 
 ALL = {"extract", "split", "train", "health", "evaluate", "publish"}
 MODEL = {"train", "health", "evaluate", "publish"}
 TOUCHED: list[tuple[str, set[str]]] = [
+    ("findings.py", set(STAGES)),
     ("corpus/prepare.py", {"prepare"}),
     ("corpus/sample/generate.py", {"prepare"}),
-    ("corpus/splits.py", {"prepare", "split"}),
+    ("corpus/splits.py", {"prepare", "split", "evaluate", "publish"}),
     ("corpus/manifest.py", {"prepare"} | ALL),
     ("cad/topology.py", {"extract"}),
     ("cad/arrays.py", ALL),

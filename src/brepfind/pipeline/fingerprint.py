@@ -75,8 +75,8 @@ def _raw_files(params: Mapping[str, Any], project: Path) -> list[Path]:
     if prepare.get("source") == "folder":
         wanted += [Path(str(prepare[key])) for key in ("step_dir", "captions") if prepare.get(key)]
     checkpoint = (params.get("sanitize") or {}).get("checkpoint")
-    if checkpoint:
-        wanted.append(Path(str(checkpoint)))
+    tower = (params.get("train") or {}).get("text_tower")  # a name is no path that exists
+    wanted += [Path(str(path)) for path in (checkpoint, tower) if path]
     files: list[Path] = []
     for path in (project / path for path in wanted):
         if path.is_dir():

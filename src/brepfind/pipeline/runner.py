@@ -40,6 +40,8 @@ from brepfind.tracking.tracker import State, Tracker, flat
 log = get_logger(__name__)
 
 _WATCH_EVERY_S = 2.0
+# Of one file of evidence; a batch of large parts or a dump can be gigabytes.
+_MAX_SENT_BYTES = 200 * 2**20
 # Thousands of numbers that a page of MLflow cannot show; the JSON file, an artifact, has them.
 _BREAKDOWN = "by_family"
 
@@ -58,7 +60,7 @@ def run_stage(name: str, load: Callable[[], StageFunction], project: Path | None
     try:
         with _stop_signals(), _owner_watched():
             context = attempt.open()
-            attempt.passed(load()(context))
+            attempt.passed(load()(context), context.cost)
     # Whatever ends a stage is reported: SystemExit of a library and KeyboardInterrupt, too.
     except BaseException as error:
         with _signals_ignored():
@@ -86,6 +88,9 @@ class _Attempt:
 
     def open(self) -> StageContext:
         """Everything a stage needs."""
+        # DVC has done so already; a stage run by hand must not leave an older verdict behind.
+        for old in (paths.metrics_file(self.name), paths.cost_file(self.name)):
+            (self.project / old).unlink(missing_ok=True)
         params = read_params(self.project / paths.PARAMS)
         self.tracker = self._track(params)
         _require_own_source(self.project)
@@ -125,7 +130,7 @@ class _Attempt:
             artifacts=self.main / "mlartifacts",
         )
 
-    def passed(self, metrics: Mapping[str, Any]) -> None:
+    def passed(self, metrics: Mapping[str, Any], took: Mapping[str, Any]) -> None:
         """Write the metrics, then what they took, then close the record.
 
         Raises:
@@ -137,7 +142,11 @@ class _Attempt:
             raise CheckFailed(f"{self.name}: not finite in its metrics: {', '.join(odd)}")
         file = self.project / paths.metrics_file(self.name)
         write_json(file, metrics)
-        cost = {"seconds": round(time.monotonic() - self.clock, 3), "peak_memory_mb": _peak_mb()}
+        cost = {
+            **took,
+            "seconds": round(time.monotonic() - self.clock, 3),
+            "peak_memory_mb": _peak_mb(),
+        }
         write_json(self.project / paths.cost_file(self.name), cost)
         # Those before it passed too, or it could not have run; DVC may have taken them from its
         # cache, where nobody clears their reports.
@@ -155,15 +164,28 @@ class _Attempt:
         try:
             self._keep_evidence(failure, self.project / where)
             said = f"Evidence: {where} and {_short(self.evidence)}"
-        except OSError as error:  # a full disk must not hide the reason
+        # A full disk, or whatever else is wrong with the evidence, must not hide the reason.
+        except Exception as error:
             said = f"The evidence could not be written: {error}"
         if self.tracker is not None:
-            self.tracker.artifact(self.evidence, "postmortem")
-            self.tracker.artifact(self.evidence / "report.md", "postmortem", pipeline=True)
+            self._send_evidence(self.tracker)
             self.tracker.end("KILLED" if failure.status == "KILLED" else "FAILED", failure.reason)
         sentence = f"STOPPED at {self.name}: {failure.reason.rstrip('.')}. {said}"
         console.print(sentence, style="bold red", markup=False, highlight=False, soft_wrap=True)
         return failure.exit_code
+
+    def _send_evidence(self, tracker: Tracker) -> None:
+        """The evidence to MLflow, less what is too large to send; that stays where it is."""
+        for file in sorted(self.evidence.rglob("*")):
+            folder = Path("postmortem") / file.relative_to(self.evidence).parent
+            if not file.is_file():
+                continue
+            if (size := file.stat().st_size) > _MAX_SENT_BYTES:
+                name = file.relative_to(self.evidence).as_posix()
+                tracker.tags({f"brepfind.not_sent.{name}": f"{size} bytes, kept in {file}"})
+            else:
+                tracker.artifact(file, folder.as_posix())
+        tracker.artifact(self.evidence / "report.md", "postmortem", pipeline=True)
 
     def _keep_evidence(self, failure: Failure, where: Path) -> None:
         self.evidence.mkdir(parents=True, exist_ok=True)
