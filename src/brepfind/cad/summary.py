@@ -38,8 +38,27 @@ def summary(part: PartArrays) -> dict[str, Any]:
         "faces_outside_every_solid_left_out": facts.free_faces,
         "loose_edges_left_out": facts.loose_edges,
         "healed": facts.healed,
+        "warnings": warnings(part),
         "signature": " ".join(f"{number:.6g}" for number in facts.signature),
     }
+
+
+def warnings(part: PartArrays) -> list[str]:
+    """What a person should know of a part before trusting its graph; empty for most parts.
+
+    Seams and degenerate edges are no warning: every closed surface has them.
+    """
+    facts = part.facts
+    found = {
+        "faces outside every solid are left out": facts.free_faces,
+        "loose edges are left out": facts.loose_edges,
+        "edges with only one face are left out: a solid is open": facts.free_edges,
+        "edges have more than two faces: solids touch": facts.nonmanifold,
+    }
+    lines = [f"{count} {what}" for what, count in found.items() if count]
+    if facts.healed:
+        lines.append("it was invalid and has been healed")
+    return lines
 
 
 def face_rows(part: PartArrays) -> list[dict[str, Any]]:

@@ -19,6 +19,9 @@ from brepfind.pipeline.context import StageContext
 
 log = get_logger(__name__)
 
+# Columns of the manifest that count what a graph leaves out of its file, by a stated policy.
+_LEFT_OUT = ("free_faces", "loose_edges", "free_edges", "seams", "degenerate")
+
 _SHOWN = 3  # rejected files that the summary names for each reason
 
 
@@ -63,6 +66,7 @@ def extract(context: StageContext) -> Mapping[str, Any]:
         "faces_mean": float(manifest["faces"].mean()),
         "faces_max": int(manifest["faces"].max()),
         "edges_mean": float(manifest["edges"].mean()),
+        "left_out": {name: int(manifest[name].sum()) for name in _LEFT_OUT},
     }
 
 
