@@ -246,7 +246,8 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
     if isinstance(value, list):
-        return " x ".join(_text(item) for item in value)
+        between = "; " if value and isinstance(value[0], str) else " x "
+        return between.join(_text(item) for item in value) or "none"
     return f"{value:.6g}" if isinstance(value, float) else _cell(str(value))
 
 
