@@ -332,6 +332,38 @@ def search(
 
 
 @app.command(rich_help_panel="Embeddings")
+def embed(
+    source: Annotated[
+        list[Path], typer.Argument(help="A graph store; or STEP files and folders of them.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", help="A folder, or a .parquet, .safetensors or .npy file."),
+    ],
+    model: Annotated[Path, typer.Option(help="The trained weights.")] = _MODEL,
+    corpus: Annotated[
+        Path | None, typer.Option(help="A corpus that says what the parts are; see prepare.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that read STEP files.")] = 2,
+) -> None:
+    """Embeddings of parts, and of their captions if a corpus is given, with their ids.
+
+    `brepfind evaluate` reads what it writes, and `brepfind vitals` the files.
+    """
+    import tempfile
+
+    from brepfind.retrieval.commands import embed_store
+
+    with tempfile.TemporaryDirectory() as folder:
+        graphs = source[0]
+        if len(source) > 1 or not (graphs / "manifest.parquet").is_file():
+            graphs = Path(folder) / "graphs"
+            extract(source, graphs, workers)
+        found = embed_store(model, graphs, out, cache=Path(folder) / "pairs", corpus=corpus)
+    typer.echo(f"{len(found.parts)} parts and {len(found.captions)} captions in {out}")
+
+
+@app.command(rich_help_panel="Embeddings")
 def vitals(
     file: Annotated[Path, typer.Argument(help="Embeddings: .npy, .parquet or .safetensors.")],
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
@@ -365,6 +397,21 @@ def _end(outcome: Any, as_json: bool) -> None:
 
 
 # Training ----------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Training")
+def rollback(
+    project: Annotated[Path, typer.Argument(help="The project's root.")] = Path(),
+) -> None:
+    """Make the last sound checkpoint that training kept the current one.
+
+    Exit code: 0 the current model is sound now, 1 none that was kept is, 2 nothing to judge.
+    """
+    from brepfind.pipeline.rollback import rollback as run
+
+    outcome = run(project)
+    typer.echo(outcome.text)
+    raise typer.Exit(outcome.code)
 
 
 @app.command(rich_help_panel="Training")

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from brepfind.cad.arrays import FEATURE_VERSION
 from brepfind.checkpoints.weights import save_weights
 from brepfind.errors import InputError
-from brepfind.retrieval.commands import embed_corpus, evaluate_of, vitals_of
+from brepfind.retrieval.commands import embed_store, evaluate_of, vitals_of
 from brepfind.retrieval.embeddings import read_embeddings
 
 
@@ -89,8 +89,9 @@ def test_nothing_to_evaluate(tmp_path):
         evaluate_of(pair(tmp_path / "x.safetensors", normal(0), normal(0)))
 
 
-def test_embed(tmp_path, dual, tower_folder, world):
-    weights = tmp_path / "best.safetensors"
+@pytest.fixture
+def weights(tmp_path, dual, tower_folder):
+    path = tmp_path / "best.safetensors"
     metadata = {
         "kind": "dual",
         "encoder": dual.encoder.config.model_dump_json(),
@@ -101,12 +102,38 @@ def test_embed(tmp_path, dual, tower_folder, world):
         "last_layers": "1",
         "feature_version": str(FEATURE_VERSION),
     }
-    save_weights(weights, dual.state_dict(), metadata)
-    root = world.root
-    there = (weights, root / "graphs", root / "corpus", root / "pairs", tmp_path / "out")
-    found = embed_corpus(*there)
-    assert (read_embeddings(tmp_path / "out").cad == found.cad).all()
+    save_weights(path, dual.state_dict(), metadata)
+    return path
+
+
+def test_embed(tmp_path, weights, world):
+    root, out = world.root, tmp_path / "out"
+    there = {"cache": root / "pairs", "corpus": root / "corpus"}
+    found = embed_store(weights, root / "graphs", out, **there)
+    assert (read_embeddings(out).cad == found.cad).all()
     assert len(found.parts) == 18
-    assert embed_corpus(*there, ids=["plate-0"]).parts["model_id"].tolist() == ["plate-0"]
+    some = embed_store(weights, root / "graphs", out, ids=["plate-0"], **there)
+    assert some.parts["model_id"].tolist() == ["plate-0"]
     with pytest.raises(InputError, match="holds no part 'absent'"):
-        embed_corpus(*there, ids=["absent"])
+        embed_store(weights, root / "graphs", out, ids=["absent"], **there)
+    with pytest.raises(InputError, match=r"out\.csv: give a folder, or a file that ends in \.npy"):
+        embed_store(weights, root / "graphs", tmp_path / "out.csv", **there)
+
+
+def test_embed_without_a_corpus(tmp_path, weights, world):
+    graphs, out = world.root / "graphs", tmp_path / "out.npy"
+    found = embed_store(weights, graphs, out, cache=world.root / "pairs")
+    assert (np.load(out) == found.cad).all()
+    said = (tmp_path / "out.ids.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in said] == sorted(world.ids)
+    assert vitals_of(out).code == 2  # eighteen are too few to say
+
+
+@pytest.mark.parametrize("name", ["folder", "x.parquet", "x.safetensors"])
+def test_what_embed_writes_evaluate_reads(tmp_path, weights, world, name):
+    root, out = world.root, tmp_path / name
+    there = {"cache": root / "pairs", "corpus": root / "corpus"}
+    embed_store(weights, root / "graphs", out, **there)
+    found = evaluate_of(out)
+    assert found.data["text_to_cad"]["n_items"] == 18.0
+    assert found.data["text_to_cad"]["n_queries"] == 37.0

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from brepfind.errors import InputError
 from brepfind.retrieval.embeddings import write_embeddings
-from brepfind.retrieval.foreign import read_matrices, read_pair
+from brepfind.retrieval.foreign import read_matrices, read_pair, write_pair
 
 ROWS = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
 
@@ -148,3 +148,25 @@ def test_one_matrix_is_no_pair(tmp_path):
     np.save(tmp_path / "cad.npy", ROWS)
     with pytest.raises(InputError, match="one matrix is no pair"):
         read_pair(tmp_path / "cad.npy")
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.safetensors", "folder"])
+def test_what_is_written_is_read_again(tmp_path, embeddings_of, name):
+    rows = [("p0", "one", 0), ("p1", "two", 3), ("p1", "three", 1)]
+    ours = embeddings_of(ROWS[:2], rows, ROWS[2:5], family=["a", ""])
+    write_pair(tmp_path / name, ours)
+    found = read_pair(tmp_path / name)
+    assert (found.cad == ours.cad).all()
+    assert (found.text == ours.text).all()
+    assert found.caption_part.tolist() == [0, 1, 1]
+    if name != "x.safetensors":
+        assert found.captions["caption"].tolist() == ["one", "two", "three"]
+        assert found.parts["family"].tolist() == ["a", ""]
+
+
+def test_parts_without_captions_are_one_matrix(tmp_path, embeddings_of):
+    ours = embeddings_of(ROWS, [], ROWS[:0])
+    write_pair(tmp_path / "x.parquet", ours)
+    assert (read_matrices(tmp_path / "x.parquet")["cad"] == ROWS).all()
+    with pytest.raises(InputError, match="has no column 'text'"):
+        read_pair(tmp_path / "x.parquet")

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from brepfind.corpus.manifest import read_corpus
+import pandas as pd
+
+from brepfind.corpus.manifest import Corpus, read_corpus
 from brepfind.errors import InputError
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStore
@@ -20,9 +22,9 @@ from brepfind.metrics.diagnostic import diagnostic
 from brepfind.metrics.gate import STANDARD_LIMITS, HealthConfig, Judgement, judge
 from brepfind.metrics.vitals import vitals
 from brepfind.retrieval.embed import embed
-from brepfind.retrieval.embeddings import Embeddings, write_embeddings
+from brepfind.retrieval.embeddings import Embeddings
 from brepfind.retrieval.evaluate import EvaluateConfig, evaluate
-from brepfind.retrieval.foreign import read_matrices, read_pair
+from brepfind.retrieval.foreign import check_target, read_matrices, read_pair, write_pair
 from brepfind.retrieval.health import check_embeddings
 from brepfind.retrieval.model import load_trained
 
@@ -91,32 +93,55 @@ def evaluate_of(
     return Outcome(code=code, text=f"{health.text}\n{as_text(tables)}", data=data)
 
 
-def embed_corpus(
-    weights: Path, graphs: Path, corpus: Path, cache: Path, out: Path, ids: Sequence[str] = ()
+def embed_store(
+    weights: Path,
+    graphs: Path,
+    out: Path,
+    *,
+    cache: Path,
+    corpus: Path | None = None,
+    ids: Sequence[str] = (),
 ) -> Embeddings:
-    """Embed parts of a graph store with a trained model, and write them to a folder.
+    """Embed parts of a graph store with a trained model, and write them down.
 
     Args:
-        weights: what the train stage wrote. cache: folder for pairwise matrices.
+        weights: what the train stage wrote.
+        out: a folder, or a file that ends in .npy, .parquet or .safetensors; see
+            :func:`~brepfind.retrieval.foreign.write_pair`.
+        cache: folder for pairwise matrices.
+        corpus: what is said of the parts; without it only parts are embedded.
         ids: which parts; all of the store if empty.
+
+    Raises:
+        InputError: if an id is not in the store, or ``out`` has another ending.
     """
+    check_target(out)
     trained = load_trained(weights)
     store = GraphStore(graphs)
     unknown = [model_id for model_id in ids if model_id not in store]
     if unknown:
         raise InputError(f"{graphs}: holds no part {unknown[0]!r}")
+    if not len(store):
+        raise InputError(f"{graphs}: holds no part; see rejects.csv for those that were refused")
     groups = twin_groups(store.signatures)
-    twins = dict(zip(store.ids, groups.tolist(), strict=True))
     found = embed(
         trained.model,
         PartReader(store, cache),
-        read_corpus(corpus),
+        read_corpus(corpus) if corpus is not None else _untold(store),
         ids or store.ids,
-        twins=twins,
+        twins=dict(zip(store.ids, groups.tolist(), strict=True)),
         digest=trained.digest,
     )
-    write_embeddings(out, found)
+    write_pair(out, found)
     return found
+
+
+def _untold(store: GraphStore) -> Corpus:
+    """The parts of a store of which nothing is said."""
+    parts = store.manifest[["model_id", "path"]].assign(family="", split="")
+    columns = ["model_id", "caption", "level", "index", "phrasing"]
+    captions = pd.DataFrame({name: pd.Series([], dtype=object) for name in columns})
+    return Corpus(parts=parts, captions=captions, root=Path(), source="folder", notes={})
 
 
 def exit_code(towers: Sequence[Judgement]) -> int:

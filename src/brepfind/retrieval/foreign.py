@@ -14,6 +14,7 @@ Without ``caption_part`` or ``model_id``, row i of text tells of row i of cad.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from brepfind.errors import InputError
-from brepfind.retrieval.embeddings import Embeddings, read_embeddings
+from brepfind.files import atomic_path, write_bytes, write_text
+from brepfind.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -76,6 +79,76 @@ def read_pair(path: Path) -> Embeddings:
         return _pair_of_table(path)
     matrices = read_matrices(path)
     return _pair(path, matrices, _caption_part(path))
+
+
+def check_target(path: Path) -> None:
+    """Refuse to write to a file of a kind that cannot be written, before the work is done.
+
+    Raises:
+        InputError: naming the endings that can.
+    """
+    if path.suffix not in ("", *SUFFIXES) and not path.is_dir():
+        raise InputError(f"{path}: give a folder, or a file that ends in {', '.join(SUFFIXES)}")
+
+
+def write_pair(path: Path, embeddings: Embeddings) -> None:
+    """Write embeddings so that :func:`read_pair` and others can read them.
+
+    - a folder: everything, as the evaluate stage does;
+    - ``.parquet``: a row per caption (per part where there is none): ``model_id, caption, family,
+      level, twin, cad, text``;
+    - ``.safetensors``: ``cad``, ``text``, ``caption_part``, and the ids as a JSON list in the
+      metadata's ``model_id``;
+    - ``.npy``: the rows of the parts alone; their ids, a line each as JSON, in ``.ids.jsonl``
+      beside it.
+
+    Raises:
+        InputError: if the path has another ending.
+    """
+    check_target(path)
+    ids = embeddings.parts["model_id"].tolist()
+    if path.suffix == ".npy":
+        with atomic_path(path) as aside, aside.open("wb") as file:
+            np.save(file, embeddings.cad, allow_pickle=False)
+        lines = "".join(json.dumps(model_id) + "\n" for model_id in ids)
+        write_text(path.with_suffix(".ids.jsonl"), lines)
+    elif path.suffix == ".safetensors":
+        tensors = {
+            "cad": np.ascontiguousarray(embeddings.cad),
+            "text": np.ascontiguousarray(embeddings.text),
+            "caption_part": embeddings.caption_part,
+        }
+        write_bytes(path, save(tensors, metadata={"model_id": json.dumps(ids)}))
+    elif path.suffix == ".parquet":
+        with atomic_path(path) as aside:
+            pq.write_table(_as_table(embeddings), aside, compression="zstd")
+    else:
+        write_embeddings(path, embeddings)
+
+
+def _as_table(embeddings: Embeddings) -> pa.Table:
+    told = len(embeddings.captions) > 0
+    rows = embeddings.caption_part if told else np.arange(len(embeddings.parts))
+    parts = embeddings.parts.iloc[rows]
+    columns: dict[str, Any] = {
+        "model_id": pa.array(parts["model_id"].tolist(), pa.string()),
+        "family": pa.array(parts["family"].tolist(), pa.string()),
+        "twin": pa.array(parts["twin"].tolist(), pa.int64()),
+        "cad": _list_column(embeddings.cad[rows]),
+    }
+    if told:
+        captions = embeddings.captions
+        columns |= {
+            "caption": pa.array(captions["caption"].tolist(), pa.string()),
+            "level": pa.array(captions["level"].tolist(), pa.int8()),
+            "text": _list_column(embeddings.text),
+        }
+    return pa.table(columns)
+
+
+def _list_column(rows: Matrix) -> pa.Array:
+    values = pa.array(np.ascontiguousarray(rows).reshape(-1), pa.float32())
+    return pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
 
 
 def _npy(path: Path) -> dict[str, Matrix]:
