@@ -28,6 +28,11 @@ class ExtractConfig(Section):
     memory_gb: float = Field(description="memory a worker may take, GiB", gt=0.5, le=1024)
     max_reject_rate: float = Field(description="share of files that may be rejected", ge=0, le=1)
     shards: int = Field(description="files the graph store is spread over", ge=1, le=4096)
+    cluster: str = Field(
+        default="local",
+        description="local, or the address of a Dask scheduler, such as tcp://host:8786",
+        pattern=r"^(local|(tcp|tls|ucx|ws|wss)://\S+)$",
+    )
 
 
 def extract_file(path: Path, config: ExtractConfig) -> list[PartArrays]:
