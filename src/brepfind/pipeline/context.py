@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class StageContext:
         evidence: an empty folder for whatever explains a failure; kept only if there is one.
         tracker: listens to events.
         runtime: settings of the machine.
+        cost: what a stage wants told of what it took, beside its time and memory; numbers that
+            differ from run to run and so have no place in its metrics.
     """
 
     name: str
@@ -36,6 +38,7 @@ class StageContext:
     evidence: Path
     tracker: Tracker
     runtime: RuntimeConfig
+    cost: dict[str, Any] = field(default_factory=dict)
 
     def section(self, name: str, config: type[SectionT]) -> SectionT:
         """One section of params.yaml, checked.
