@@ -12,6 +12,7 @@ and ends with 0; a failure ends with another code.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
@@ -68,6 +69,7 @@ def settings(processes: int, precision: str, pairs: int) -> TrainConfig:
         patience=None,
         min_embedding_std=0.0,
         min_distinct_rows=0.0,
+        max_epochs_at_chance=None,
         seed=0,
         timeout_s=300.0,
     )
@@ -92,6 +94,8 @@ def check(group: Group, precision: str, pairs: int) -> float:
         ids=tuple(str(place) for place in range(config.batch_size)),
         captions=tuple(captions),
         digest=0,
+        chance=math.log(config.batch_size),
+        alone=0,
     ).to(group.device)
     before = [parameter.detach().clone() for parameter in dual.parameters()]
     step = GuardedStep(Pairs(dual), build_optimizer(config, dual), group, config, total_steps=STEPS)
@@ -131,7 +135,7 @@ def main() -> int:
             print("check-gpu: torch sees no GPU here, so there is nothing to check")
             return 0
         processes = args.processes or (torch.cuda.device_count() if args.device == "cuda" else 1)
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command = [sys.executable, "-m", "brepfind.distributed.launch", "--standalone"]
         command += [f"--nproc-per-node={processes}", "-m", "benchmarks.check_gpu", *sys.argv[1:]]
         return subprocess.run(command, check=False).returncode
     with open_group(300.0, device="auto" if args.device == "cuda" else "cpu") as group:

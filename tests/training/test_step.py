@@ -7,7 +7,7 @@ import torch
 from brepfind.distributed.group import open_group
 from brepfind.errors import CheckFailed
 from brepfind.training.faults import Fault
-from brepfind.training.step import LiveStatistics
+from brepfind.training.statistics import LiveStatistics
 from tests.ranks import run_ranks, values
 from tests.training.toys import Toy, batch_of, guard, guarded_toy
 

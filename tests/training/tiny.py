@@ -64,6 +64,7 @@ SETTINGS: dict[str, Any] = {
     "patience": None,
     "min_embedding_std": 0.01,
     "min_distinct_rows": 0.3,
+    "max_epochs_at_chance": None,
     "seed": 1,
     "timeout_s": 30.0,
 }
@@ -172,6 +173,7 @@ def make_job(root: Path, run: Path, **changes: Any) -> Job:
         out=str(run / "out"),
         state=str(run / "state"),
         events=str(run / "events.jsonl"),
+        cost=str(run / "cost.json"),
         postmortem=str(run / "postmortem"),
         features=str(root / "features"),
         pairs=str(root / "pairs"),

@@ -68,6 +68,8 @@ def batch_of(
         ids=tuple(f"part-{number}" for number in range(size)),
         captions=(),
         digest=step,
+        chance=1.0,
+        alone=0,
     )
 
 

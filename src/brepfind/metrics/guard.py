@@ -11,7 +11,6 @@ A skipped step is never silent and never endless: limits turn skips into a halt.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -202,14 +201,19 @@ def tower_findings(
     ]
 
 
-def stuck_at_chance(loss: float, batch: int, margin: float) -> Finding:
-    """A warning where the loss stays at the natural log of the batch: nothing is told apart."""
-    gap = math.log(batch) - loss
+def stuck_at_chance(loss: float, chance: float, margin: float) -> Finding:
+    """A warning where the loss stays at that of guessing: nothing is told apart.
+
+    Args:
+        loss: mean over an epoch.
+        chance: the loss of equal embeddings, ln(batch) where all other pairs are negatives.
+        margin: how far below it the loss must be.
+    """
     return at_least(
         "train.loss_below_chance",
-        gap,
+        chance - loss,
         margin,
-        advice=f"the loss is that of guessing among {batch}: ln({batch})",
+        advice=f"the loss is that of guessing, {chance:.4g}: the towers tell nothing apart",
         otherwise="warning",
     )
 

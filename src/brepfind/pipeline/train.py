@@ -39,6 +39,7 @@ def train(context: StageContext) -> Mapping[str, Any]:
         raise _why(Path(job.postmortem), code)
     out = Path(job.out)
     context.tracker.artifact(out / "history.csv", "train")
+    context.cost.update(read_json(Path(job.cost)))
     numbers: dict[str, Any] = read_json(out / "train.json")
     return numbers
 
@@ -54,6 +55,7 @@ def _job(context: StageContext, config: TrainConfig) -> Job:
         out=str(context.path(paths.MODEL)),
         state=str(context.home / "state"),
         events=str(context.evidence / "events.jsonl"),
+        cost=str(context.evidence / "cost.json"),
         postmortem=str(context.evidence / "training"),
         features=str(context.home / "features"),
         pairs=str(context.home / "pairs"),
@@ -69,7 +71,7 @@ def _why(postmortem: Path, code: int) -> Exception:
     if not file.is_file():
         return CheckFailed(
             f"training ended with code {code} and left no reason; it was killed from outside "
-            "(out of memory?) or its machine went away"
+            "(out of memory?), its machine went away, or the disk is full"
         )
     facts = read_json(file)
     reason = str(facts["reason"])

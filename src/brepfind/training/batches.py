@@ -60,6 +60,7 @@ class StepBatch:
         ids: the part ids of all ranks, in the order of ranks: N of them.
         captions: this rank's captions.
         digest: a number that is equal on all ranks if they took the same batch.
+        chance, alone: see :func:`brepfind.training.loss.guessing`.
     """
 
     micros: tuple[Micro, ...]
@@ -67,6 +68,8 @@ class StepBatch:
     ids: tuple[str, ...]
     captions: tuple[str, ...]
     digest: int
+    chance: float
+    alone: int
 
     def to(self, device: torch.device) -> StepBatch:
         """The same share on another device."""
@@ -115,6 +118,20 @@ class Order:
         """int64 (steps, batch_size), item numbers in random order."""
         order = np.random.default_rng([self.seed, epoch, _ORDER]).permutation(self.items)
         return order[: self.steps * self.batch_size].reshape(self.steps, self.batch_size)
+
+    @property
+    def sitting_out(self) -> int:
+        """Items that an epoch leaves out, since every step has a whole batch."""
+        return self.items - self.steps * self.batch_size
+
+    def never_seen(self, epochs: int) -> int:
+        """Items that so many epochs never train on."""
+        seen = np.zeros(self.items, bool)
+        for epoch in range(epochs if self.sitting_out else 1):
+            seen[self.epoch(epoch).ravel()] = True
+            if seen.all():
+                break
+        return int((~seen).sum())
 
     def captions(self, epoch: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """int64 (items,), which of its captions each item has in this epoch."""

@@ -93,6 +93,11 @@ class TrainConfig(Section):
     min_distinct_rows: float = Field(
         ge=0, le=1, description="distinct embeddings over distinct inputs; below it is collapse"
     )
+    max_epochs_at_chance: int | None = Field(
+        ge=1,
+        description="epochs in a row whose loss is that of guessing, which end the run; null: "
+        "they are counted and said",
+    )
     seed: int = Field(ge=0, lt=2**31, description="of weights, batches, captions and dropout")
     timeout_s: float = Field(
         gt=0, le=86_400, description="the longest time a rank may go without a sign of life"

@@ -22,7 +22,7 @@ from brepfind.graphs.store import GraphStore
 from brepfind.graphs.twins import twin_groups
 from brepfind.training.batches import Micro, Order, StepBatch, share_of
 from brepfind.training.faults import Faults
-from brepfind.training.loss import same_pairs
+from brepfind.training.loss import guessing, same_pairs
 from brepfind.training.ragged import Ragged
 
 _KEPT_PARTS = 2000  # parts that a loader keeps in memory
@@ -211,12 +211,14 @@ class StepData(torch.utils.data.Dataset[StepBatch]):
             self.pieces.micro(self.items.numbers[everyone[rows]].tolist(), captions[rows].tolist())
             for rows in np.split(mine, range(self.micro_batch, len(mine), self.micro_batch))
         ]
+        same = same_pairs(torch.from_numpy(self.items.twins[everyone]), torch.from_numpy(captions))
+        chance, alone = guessing(same)
         return StepBatch(
             micros=tuple(micros),
-            same=same_pairs(
-                torch.from_numpy(self.items.twins[everyone]), torch.from_numpy(captions)
-            ),
+            same=same,
             ids=tuple(self.items.ids[i] for i in everyone),
             captions=tuple(self.texts[n] for n in captions[mine]),
             digest=zlib.crc32(np.stack([everyone, captions]).tobytes()),
+            chance=chance,
+            alone=alone,
         )

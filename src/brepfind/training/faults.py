@@ -6,7 +6,9 @@
 - ``nan_loss``, ``inf_gradient``, ``nan_weight``, ``nan_statistic``: a number goes bad;
 - ``sleep``, ``die``, ``raise``, ``bug``, ``skip``: the rank sleeps, ends without a word, raises
   in its loader (as for a bad input, or as for a bug), or leaves a step out;
-- ``sigterm``, ``sigkill``, ``sigint``: it is told, or made, to end.
+- ``sigterm``, ``sigkill``, ``sigint``: it is told, or made, to end; ``sigterm_validate`` in the
+  validation after that many steps, ``sigkill_best`` when that validation's weights are written but
+  not yet the state that names them.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ KINDS = (
     "sigterm",
     "sigint",
     "sigkill",
+    "sigterm_validate",
+    "sigkill_best",
 )
 _SLEEP_S = 600.0
 
@@ -97,6 +101,12 @@ class Faults:
         if self.has("nan_statistic", step):
             means = [b for name, b in module.named_buffers() if name.endswith("running_mean")]
             means[-1].view(-1)[0] = math.nan  # the first are those of CNNs that may be frozen
+
+    def moment(self, name: str, step: int) -> None:
+        """Faults of a moment outside the steps: ``validate`` or ``best``."""
+        for signal_name in ("sigterm", "sigkill"):
+            if self.has(f"{signal_name}_{name}", step):
+                os.kill(os.getpid(), getattr(signal, signal_name.upper()))
 
     def loading(self, step: int) -> None:
         """Faults of the loader."""

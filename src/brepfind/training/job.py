@@ -24,6 +24,7 @@ class Job(Section):
     out: str = Field(description="folder for the weights, the history and the numbers")
     state: str = Field(description="folder for resumable state, outside any stage's outs")
     events: str = Field(description="file that curve points and events are appended to")
+    cost: str = Field(description="file for what the run took; it differs from run to run")
     postmortem: str = Field(description="folder for what a run that stops leaves as evidence")
     features: str = Field(description="folder of what frozen parts give, kept between runs")
     pairs: str = Field(description="folder of the pairwise matrices")

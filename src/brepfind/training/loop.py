@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
-from brepfind.checkpoints.state import save_state
-from brepfind.checkpoints.weights import save_weights
 from brepfind.distributed.group import Group
 from brepfind.errors import CheckFailed, Interrupted
 from brepfind.events import Events
-from brepfind.files import atomic_path, write_json, write_text
+from brepfind.files import write_json
 from brepfind.findings import require
 from brepfind.log import get_logger, progress
-from brepfind.metrics.guard import Tally, judge_plan, stuck_at_chance
+from brepfind.metrics.guard import Tally, judge_plan, scale_finding
+from brepfind.models.dual import MAX_LOGIT_SCALE
 from brepfind.training.batches import StepBatch, share_of
-from brepfind.training.build import metadata
+from brepfind.training.clock import Clock
 from brepfind.training.evidence import explain, keep
 from brepfind.training.job import Job
+from brepfind.training.ledger import Ledger, draw
 from brepfind.training.prepare import Prepared
 from brepfind.training.provenance import WELL
 from brepfind.training.reason import StepHalted
+from brepfind.training.results import read_best, write_results, write_weights
 from brepfind.training.resume import (
     StateFolder,
+    code_digest,
     learning,
     optimizer_tensors,
     put_back,
@@ -42,19 +41,13 @@ from brepfind.training.validation import embed, judge
 
 log = get_logger(__name__)
 
-# Every step's point up to here, then every tenth: a tracker takes long over each.
-_DENSE_STEPS = 200
-_SPARSE = 10
-# How far under ln(batch) the loss must be at the end not to be called chance.
-_CHANCE_MARGIN = 0.02
-
 
 class Run:
     """One training run as one rank sees it.
 
     Attributes:
         epoch: passes finished. at: steps finished in the next one.
-        history: a row per validation.
+        best: the row of the history whose weights are the best so far; empty before there is one.
     """
 
     def __init__(
@@ -65,11 +58,12 @@ class Run:
         self.events, self.stop = events, stop
         self.folder = StateFolder(Path(job.state), prepared.fingerprint)
         self.epoch, self.at = 0, 0
-        self.history: list[dict[str, float]] = []
+        self.ledger = Ledger()
         self.best: dict[str, float] = {}
         self.since_best = 0
-        self.sums: dict[str, float] = {}
-        self.cost: dict[str, float] = {}
+        self.clock = Clock()
+        self.other_code = False
+        self.loader: torch.utils.data.DataLoader[StepBatch] | None = None
 
     @property
     def step(self) -> int:
@@ -84,7 +78,7 @@ class Run:
             Interrupted: if any rank was asked to stop; the state was saved.
         """
         self._resume()
-        if not self.history:
+        if not self.ledger.history:
             self._validate()
         with progress("train", self.config.epochs * self.prepared.order.steps) as bar:
             bar.advance(self.step)
@@ -94,7 +88,7 @@ class Run:
 
     # Steps -----------------------------------------------------------------------------------
 
-    def _epoch(self, advance: Any) -> None:
+    def _epoch(self, advance: Callable[[], None]) -> None:
         steps = self.prepared.order.steps
         left = self.group.table([steps - self.at, steps], "start of epoch")
         if self.at < steps:
@@ -103,50 +97,53 @@ class Run:
             for batch in self._batches():
                 self._one(batch)
                 advance()
+        self.ledger.close_epoch(
+            self.epoch + 1, self.events, most_at_chance=self.config.max_epochs_at_chance
+        )
         last = self.epoch + 1 == self.config.epochs
         due = last or (self.epoch + 1) % self.config.validation_every == 0
         self.guarded.average_statistics()
         if due:
             self._validate()
-        self.epoch, self.at, self.sums = self.epoch + 1, 0, {}
+        self.epoch, self.at, self.ledger.sums = self.epoch + 1, 0, {}
         self._save()
 
     def _batches(self) -> Iterator[StepBatch]:
-        device = self.group.device
-        loader = torch.utils.data.DataLoader(
-            self.prepared.data,
-            batch_size=None,
-            sampler=[(self.epoch, at) for at in range(self.at, self.prepared.order.steps)],
-            num_workers=self.job.loader_workers,
-            multiprocessing_context="forkserver" if self.job.loader_workers else None,
-            worker_init_fn=ignore_in_worker,
-            pin_memory=device.type == "cuda",
-        )
-        iterator = iter(loader)
-        while True:
-            began = time.perf_counter()
+        """The rest of the epoch's batches, on the device."""
+        if self.loader is None:
+            workers = self.job.loader_workers
+            self.loader = torch.utils.data.DataLoader(
+                self.prepared.data,
+                batch_size=None,
+                sampler=_Steps(self),
+                num_workers=workers,
+                # Each takes seconds to start, so they live as long as the run.
+                persistent_workers=workers > 0,
+                multiprocessing_context="forkserver" if workers else None,
+                worker_init_fn=ignore_in_worker,
+                pin_memory=self.group.device.type == "cuda",
+            )
+        self.clock.skip()
+        self.group.watch.beat("load batch")
+        for batch in self.loader:
+            moved = batch.to(self.group.device)
+            self.clock.lap("load")
+            yield moved
+            self.clock.skip()
             self.group.watch.beat("load batch")
-            batch = next(iterator, None)
-            if batch is None:
-                return
-            batch = batch.to(device)
-            self._spend("load", time.perf_counter() - began)
-            yield batch
 
     def _one(self, batch: StepBatch) -> None:
-        step = self.step
-        began = time.perf_counter()
-        report = self.guarded.run(step, batch, stop=bool(self.stop))
-        self._spend("steps", time.perf_counter() - began)
+        report = self.guarded.run(self.step, batch, stop=bool(self.stop))
+        self.clock.skip()
         self.at += 1
         provenance = self._provenance(report, batch)
         self._account(report, batch, provenance)
         if report.verdict.action == "halt":
             raise StepHalted(*self._explain(report, batch, provenance))
+        self.clock.lap("account")
         if self.step % self.config.scan_every == 0:
-            began = time.perf_counter()
             require_finite("model", learning(self.prepared.dual))
-            self._spend("scan", time.perf_counter() - began)
+            self.clock.lap("scan")
         if report.stop:
             self._interrupted()
         if self.step % self.job.save_every == 0 and self.at < self.prepared.order.steps:
@@ -160,6 +157,7 @@ class Run:
         first = tally.skips == 1 and verdict.cause in ("loss", "gradient")
         if verdict.cause is None or not (verdict.action == "halt" or first):
             return {}
+        self.clock.skip()
         self.group.watch.beat("explain")
         facts, everyone = explain(self.guarded, report.step, batch)
         of_ranks = self.group.gather(facts, "gather provenance")
@@ -169,35 +167,20 @@ class Run:
             folder = Path(self.job.postmortem)
             path = folder / f"step-rank{self.group.rank}.pt"
             keep(path, self.guarded, report.step, batch, everyone, facts)
+        self.clock.lap("provenance")
         return {**of_ranks[ranks[0]], "ranks": ranks}
 
     def _account(self, report: StepReport, batch: StepBatch, provenance: dict[str, Any]) -> None:
         for name, seconds in report.seconds.items():
-            self._spend(name, seconds)
-        if report.verdict.action == "step":
-            for name, value in (("steps", 1.0), ("loss", report.loss)):
-                self.sums[name] = self.sums.get(name, 0.0) + value
-            self.sums["gradient_norm"] = max(
-                self.sums.get("gradient_norm", 0.0), report.gradient_norm
-            )
-        tally = self.guarded.tally
+            self.clock.add(name, seconds)
+        self.ledger.count(report, batch)
         if report.verdict.action == "skip":
             facts = self._facts(report, batch, provenance)
             if self.group.first:
                 said = f"; {provenance['sentence']}" if provenance else ""
                 log.warning("step %d skipped: %s%s", report.step, facts["reason"], said)
             self.events.happened("step_skipped", facts)
-            self.events.point("train/skipped_steps", tally.skips, report.step)
-            self.events.point("train/overflows", tally.overflows, report.step)
-        if report.step < _DENSE_STEPS or report.step % _SPARSE == 0:
-            if math.isfinite(report.loss):
-                self.events.point("train/loss", report.loss, report.step)
-            if math.isfinite(report.gradient_norm):
-                self.events.point("train/gradient_norm", report.gradient_norm, report.step)
-            self.events.point("train/lr", report.lr, report.step)
-            self.events.point("train/skipped_steps", tally.skips, report.step)
-            if self.guarded.scaler is not None:
-                self.events.point("train/loss_scale", report.loss_scale, report.step)
+        draw(self.events, report, self.guarded.tally, scaled=self.guarded.scaler is not None)
 
     def _facts(
         self, report: StepReport, batch: StepBatch, provenance: dict[str, Any]
@@ -238,12 +221,12 @@ class Run:
     # Validation ------------------------------------------------------------------------------
 
     def _validate(self) -> None:
-        began = time.perf_counter()
-        items = self.prepared.pool.validation
-        embedded = embed(self.prepared.dual, self.prepared.pieces, items, self.group, self.stop)
+        self.clock.skip()
+        dual, items = self.prepared.dual, self.prepared.pool.validation
+        embedded = embed(dual, self.prepared.pieces, items, self.group, self._told_to_stop)
         if embedded is None:
             self._interrupted()
-        scale = float(self.prepared.dual.logit_scale.detach().exp())
+        scale = float(dual.logit_scale.detach().exp())
         numbers, findings = judge(
             embedded,
             items,
@@ -252,51 +235,42 @@ class Run:
             min_distinct=self.config.min_distinct_rows,
         )
         numbers = self.group.from_first(numbers, "share validation")
-        self._spend("validation", time.perf_counter() - began)
+        self.clock.lap("validation")
         started = self.step > 0
         row = {"epoch": float(self.epoch + 1 if started else 0), "step": float(self.step)}
-        row |= self._epoch_means()
+        row |= self.ledger.means(self.guarded.tally, self.guarded.scale)
         row |= {"logit_scale": scale} | numbers
-        self.history.append(row)
+        self.ledger.history.append(row)
         for name, value in numbers.items():
-            if math.isfinite(value):
-                self.events.point(f"validation/{name}", value, self.step)
+            self.events.point(f"validation/{name}", value, self.step)
         self.events.happened("epoch", row)
-        log.info(
-            "epoch %d: loss %.4f, validation recall %.4f",
-            int(row["epoch"]),
-            row.get("loss", math.nan),
-            numbers["recall"],
-        )
+        loss = f"loss {row['loss']:.4f}, " if "loss" in row else ""
+        log.info("epoch %d: %svalidation recall %.4f", row["epoch"], loss, numbers["recall"])
         if started:
             # Before the first step a tower may be flat by its initial weights; after, it is dead.
+            limit = MAX_LOGIT_SCALE + 1e-6  # in float32 the clamp lies a little above
+            findings.append(scale_finding(float(dual.logit_scale.detach()), limit))
             require("train", findings)
+            if odd := not_finite(row):
+                raise CheckFailed(f"validation: not finite: {', '.join(odd)}")
             self._keep_best(row)
 
-    def _epoch_means(self) -> dict[str, float]:
-        steps = self.sums.get("steps", 0.0)
-        if not steps:
-            return {"loss": math.nan, "gradient_norm": math.nan, **self._counts()}
-        return {
-            "loss": self.sums["loss"] / steps,
-            "gradient_norm": self.sums["gradient_norm"],
-            **self._counts(),
-        }
-
-    def _counts(self) -> dict[str, float]:
-        tally = self.guarded.tally
-        return {
-            "skipped": float(tally.skips),
-            "overflows": float(tally.overflows),
-            "loss_scale": self.guarded.scale,
-        }
+    def _told_to_stop(self) -> bool:
+        self.guarded.faults.moment("validate", self.step)
+        return bool(self.stop)
 
     def _keep_best(self, row: dict[str, float]) -> None:
-        """Keep the weights if their recall is the best so far; NaN never is."""
+        """Keep the weights if their recall is the best so far.
+
+        They go into a file of their own, and the state that names it is written after it: a run
+        that is ended between the two resumes from the older state, whose file is still there.
+        """
         if row["recall"] > self.best.get("recall", -1.0):
             self.best, self.since_best = dict(row), 0
             if self.group.first:
-                self._write_weights(self.folder.folder / "best.safetensors", row)
+                path = self.folder.best(row["step"])
+                write_weights(path, self.config, self.prepared, row)
+            self.guarded.faults.moment("best", self.step)
             self.group.barrier("write best weights")
         else:
             self.since_best += 1
@@ -312,6 +286,8 @@ class Run:
         if self.group.first:
             self.folder.begin()
             state = self.folder.load()
+            if state is not None and state["best"]:
+                read_best(self.folder.best(state["best"]["step"]), state["best"])
         state = self.group.from_first(state, "resume")
         if state is None:
             return
@@ -320,16 +296,22 @@ class Run:
         if self.guarded.scaler is not None:
             self.guarded.scaler.load_state_dict(state["scaler"])
         self.guarded.tally = Tally.from_plain(state["tally"])
+        self.ledger = Ledger(**state["ledger"])
         self.epoch, self.at = state["epoch"], state["at"]
-        self.history, self.best = state["history"], state["best"]
-        self.since_best, self.sums = state["since_best"], state["sums"]
-        self.events.happened("resumed", {"step": self.step, "epoch": self.epoch})
+        self.best, self.since_best = state["best"], state["since_best"]
+        self.clock.seconds = state["seconds"]
+        changed = state["code"] != code_digest()
+        self.other_code = state["other_code"] or changed
+        if changed and self.group.first:
+            log.warning("resuming a run that other code, or another torch, began")
+        facts = {"passed_over": self.folder.passed_over, "other_code": changed}
+        self.events.happened("resumed", {"step": self.step, "epoch": self.epoch, **facts})
 
     def _save(self) -> None:
         """Write the state; the other ranks go on, and meet rank 0 at the next step."""
         if not self.group.first:
             return
-        began = time.perf_counter()
+        self.clock.skip()
         self.group.watch.beat("save")
         optimizer = self.guarded.optimizer
         require_finite("optimizer", optimizer_tensors(optimizer))
@@ -341,15 +323,17 @@ class Run:
             "optimizer": optimizer.state_dict(),
             "scaler": scaler.state_dict() if scaler is not None else {},
             "tally": self.guarded.tally.as_plain(),
+            "ledger": self.ledger.as_plain(),
             "epoch": self.epoch,
             "at": self.at,
-            "history": self.history,
             "best": self.best,
             "since_best": self.since_best,
-            "sums": self.sums,
+            "seconds": self.clock.seconds,
+            "code": code_digest(),
+            "other_code": self.other_code,
         }
         self.folder.save(self.step, state)
-        self._spend("save", time.perf_counter() - began)
+        self.clock.lap("save")
 
     def _interrupted(self) -> NoReturn:
         self._save()
@@ -359,75 +343,81 @@ class Run:
             f"state after step {self.step}; run it again to go on"
         )
 
-    def _write_weights(self, path: Path, row: dict[str, float]) -> None:
-        dual = self.prepared.dual
-        tensors = {name: t.detach().cpu().contiguous() for name, t in dual.state_dict().items()}
-        facts = {
-            "epoch": int(row["epoch"]),
-            "step": int(row["step"]),
-            "recall": row["recall"],
-            "held_out_loss": row["held_out_loss"],
-            "fingerprint": self.prepared.fingerprint,
-        }
-        save_weights(path, tensors, metadata(self.config, dual, **facts))
-
     def _finish(self) -> None:
         if not self.best:
-            raise CheckFailed("training ended without a single validation that gave a recall")
+            raise CheckFailed("training ended without a single checkpoint that was accepted")
         if self.group.first:
+            self.clock.skip()
             out = Path(self.job.out)
-            self._write_weights(out / "last.safetensors", self.history[-1])
-            for name in ("best.safetensors", "best.safetensors.sha256"):
-                source = self.folder.folder / name
-                if source.exists():
-                    with atomic_path(out / name) as aside:
-                        aside.write_bytes(source.read_bytes())
-            # The health gate looks at the optimizer's moments too; the resumable state goes.
-            save_state(out / "optimizer.pt", {"optimizer": self.guarded.optimizer.state_dict()})
-            write_text(out / "history.csv", _csv(self.history))
-            write_json(out / "train.json", self._numbers())
-            write_json(out / "cost.json", self.cost)
+            history = self.ledger.history
+            write_weights(out / "last.safetensors", self.config, self.prepared, history[-1])
+            write_results(
+                out,
+                history=history,
+                numbers=self._numbers(),
+                best=read_best(self.folder.best(self.best["step"]), self.best),
+                optimizer=self.guarded.optimizer,
+            )
+            self.clock.lap("save")
+            write_json(Path(self.job.cost), self._cost())
             self.folder.drop()
         self.group.barrier("write results")
 
     def _numbers(self) -> dict[str, Any]:
-        last = self.history[-1]
-        chance = stuck_at_chance(last["loss"], self.config.batch_size, _CHANCE_MARGIN)
-        if chance.verdict != "ok":
-            log.warning("%s", chance.line())
-        numbers: dict[str, Any] = {
+        """The run in numbers, the same for the same run; not finite is none of them."""
+        ledger, order, tally = self.ledger, self.prepared.order, self.guarded.tally
+        first, *_, last = ledger.history
+        return {
             "epochs": self.epoch,
             "steps": self.step,
             "train_parts": len(self.prepared.pool.train),
             "validation_parts": len(self.prepared.pool.validation),
             "captions": len(self.prepared.pool.texts),
             "captions_truncated": self.prepared.truncated,
-            "skipped_steps": self.guarded.tally.skips,
-            "overflows": self.guarded.tally.overflows,
             "left_out": self.prepared.pool.left_out,
-            "chance_loss": math.log(self.config.batch_size),
+            "parts_sitting_out_an_epoch": order.sitting_out,
+            "parts_never_trained_on": order.never_seen(self.epoch),
+            "pairs": ledger.pairs,
+            "pairs_without_negative": ledger.alone,
+            "skipped_steps": tally.skips,
+            "overflows": tally.overflows,
+            "epochs_without_step": ledger.without_step,
+            "epochs_at_chance": ledger.at_chance,
+            "epochs_at_chance_at_the_end": ledger.at_chance_in_a_row,
+            "resumed_under_other_code": int(self.other_code),
             "best": self.best,
             "last": last,
+            # Before the first step a tower may be flat, and then there is no recall, for one.
+            "not_finite_before_training": dict.fromkeys(not_finite(first), 1),
         }
+
+    def _cost(self) -> dict[str, Any]:
+        """What the run took, in all its processes: seconds by name, and shares of a step."""
+        seconds = self.clock.seconds
+        steps = {
+            name: value
+            for name, value in seconds.items()
+            if name not in ("validation", "save", "provenance")
+        }
+        total = sum(steps.values())
         return {
-            name: {k: v for k, v in value.items() if math.isfinite(v)}
-            if isinstance(value, dict)
-            else value
-            for name, value in numbers.items()
+            "pairs_per_second": self.ledger.pairs / total,
+            "seconds_by_part": seconds,
+            "share_of_a_step": {name: value / total for name, value in steps.items()},
         }
 
-    def _spend(self, name: str, seconds: float) -> None:
-        self.cost[name] = self.cost.get(name, 0.0) + seconds
+
+class _Steps(torch.utils.data.Sampler[tuple[int, int]]):
+    """The steps that are left of the epoch a run is in when it is asked."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        epoch, first, steps = self._run.epoch, self._run.at, self._run.prepared.order.steps
+        return ((epoch, at) for at in range(first, steps))
 
 
-def _csv(rows: list[dict[str, float]]) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        # What is not a number is an empty cell: plots read nan as text.
-        writer.writerow(
-            {name: f"{value:.10g}" for name, value in row.items() if math.isfinite(value)}
-        )
-    return buffer.getvalue()
+def not_finite(row: dict[str, float]) -> list[str]:
+    """The names of the numbers that are not finite."""
+    return [name for name, value in row.items() if not math.isfinite(value)]

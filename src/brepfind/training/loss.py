@@ -6,6 +6,7 @@ Shape letters: B pairs of this rank, N pairs of all ranks together, D width of t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -22,6 +23,7 @@ def contrastive_loss(
     *,
     rank: int = 0,
     local: bool = True,
+    lap: Callable[[str], None] = lambda name: None,
 ) -> Tensor:
     """The mean over both directions of the cross-entropy of finding a pair's other half.
 
@@ -32,14 +34,18 @@ def contrastive_loss(
             a twin of the part, or an equal caption. (B, N), or (N, N) where ``local`` is false.
         rank: process rank, which tells where this rank's rows stand among all.
         local: compute only this rank's rows of the logits; the mean over the ranks is the loss.
+        lap: told the name of each part of the work when it is done, for a clock.
 
     Returns:
         A scalar in float32, or float64 if the inputs are.
     """
     with torch.autocast(parts_BD.device.type, enabled=False):
         own = unit_pairs(parts_BD, texts_BD)
+        lap("loss")
         # One collective for both towers, and so one order of collectives in backward.
-        return loss_of_rows(own, gather_with_grad(own), scale, same_BN, rank=rank, local=local)
+        everyone = gather_with_grad(own)
+        lap("gather")
+        return loss_of_rows(own, everyone, scale, same_BN, rank=rank, local=local)
 
 
 def unit_pairs(parts_BD: Tensor, texts_BD: Tensor) -> Tensor:
@@ -82,6 +88,20 @@ def same_pairs(part_group_N: Tensor, caption_group_N: Tensor) -> Tensor:
     return (part_group_N[:, None] == part_group_N[None, :]) | (
         caption_group_N[:, None] == caption_group_N[None, :]
     )
+
+
+def guessing(same_NN: Tensor) -> tuple[float, int]:
+    """What the loss of a batch is if nothing is told apart, and how many pairs cannot be wrong.
+
+    Args:
+        same_NN: from :func:`same_pairs`.
+
+    Returns:
+        The mean over the pairs of ln(1 + its negatives), ln(N) where all others are negatives; and
+        the number of pairs without any negative: their loss is 0 whatever the model does.
+    """
+    negatives = (~same_NN).sum(1)
+    return float(torch.log1p(negatives.double()).mean()), int((negatives == 0).sum())
 
 
 def unit_rows(rows_BD: Tensor) -> Tensor:

@@ -1,9 +1,13 @@
 """Resumable state: where it lies, what it holds, and which of it is used.
 
 It lies outside any stage's outs (DVC deletes those before a stage runs), in a folder named after a
-fingerprint of everything that could change the result. So a changed parameter starts afresh, and
-``dvc repro -f`` cannot pick up a stale run. The two newest states are kept; the newest that
-verifies is used. Rank 0 reads and writes; the other ranks get theirs from it.
+fingerprint of params, data, weights and the number of ranks: any of these changed starts afresh,
+under ``dvc repro -f`` too. The code is not in the fingerprint, so that a run which met a bug can go
+on when it is mended; a state knows which code wrote it, and a change is said and counted.
+
+The two newest states are kept, each with the best weights it names; the newest that verifies is
+used, and what was passed over is set aside. Rank 0 reads and writes; the other ranks get theirs
+from it.
 
 There is no random state in it: batches, captions and dropout follow from the seed and the step.
 """
@@ -14,6 +18,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +27,14 @@ from torch import Tensor, nn
 
 from brepfind.checkpoints.state import newest_state, save_state
 from brepfind.errors import CheckFailed, CheckpointError
-from brepfind.files import locked
+from brepfind.files import digest, locked, sha256
 from brepfind.log import get_logger
 
 log = get_logger(__name__)
 
 _KEPT_STATES = 2
 _LOCK_S = 30.0
+_ROOMS = ("distributed", "graphs", "metrics", "models", "training")
 
 
 class StateFolder:
@@ -36,12 +42,18 @@ class StateFolder:
 
     Args:
         root: of all runs' states.
-        fingerprint: of what could change the result.
+        fingerprint: of params, data, weights and ranks.
+
+    Attributes:
+        passed_over: names of states that were newer than the one :meth:`load` gave, but not whole.
     """
 
     def __init__(self, root: Path, fingerprint: str) -> None:
         self.root = root
         self.folder = root / fingerprint[:24]
+        self.passed_over: list[str] = []
+        # Of each state, the step of the best weights it names.
+        self._named: dict[Path, float | None] = {}
 
     def begin(self) -> None:
         """Say on which footing the run starts; rank 0 only."""
@@ -54,20 +66,40 @@ class StateFolder:
                 others[0].parent,
             )
 
+    def best(self, step: float) -> Path:
+        """Where the best weights lie, if they are those of this step."""
+        return self.folder / f"best-{int(step):09d}.safetensors"
+
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write a state, then drop all but the newest two."""
-        save_state(self.folder / f"state-{step:09d}.pt", state)
+        """Write a state, then drop all but the newest two, and weights that neither names."""
+        path = self.folder / f"state-{step:09d}.pt"
+        save_state(path, state)
+        self._named[path] = state["best"].get("step")
         for old in self._states()[:-_KEPT_STATES]:
-            for path in (old, *old.parent.glob(old.name + ".*")):
-                path.unlink(missing_ok=True)
+            _remove(old)
+        if all(kept in self._named for kept in self._states()):
+            named = {self._named[kept] for kept in self._states()}
+            used = {self.best(step) for step in named if step is not None}
+            for weights in set(self.folder.glob("best-*.safetensors")) - used:
+                _remove(weights)
 
     def load(self) -> dict[str, Any] | None:
-        """The newest state that verifies, or None."""
+        """The newest state that verifies, or None.
+
+        Raises:
+            CheckpointError: if there are states and none of them is whole.
+        """
         found = newest_state(self.folder, "state-*.pt")
         if found is None:
             return None
-        log.info("resuming from %s", found[0])
-        return found[1]
+        path, state = found
+        for newer in self._states():
+            if newer > path:
+                self.passed_over.append(newer.name)
+                newer.replace(newer.with_suffix(".damaged"))
+        self._named[path] = state["best"].get("step")
+        log.info("resuming from %s", path)
+        return state
 
     def drop(self) -> None:
         """Remove the state of a run that has ended well."""
@@ -75,6 +107,19 @@ class StateFolder:
 
     def _states(self) -> list[Path]:
         return sorted(self.folder.glob("state-*.pt"))
+
+
+def _remove(path: Path) -> None:
+    for file in (path, *path.parent.glob(path.name + ".*")):
+        file.unlink(missing_ok=True)
+
+
+@cache
+def code_digest() -> str:
+    """The SHA-256 of the source of the rooms that training computes with, and torch's version."""
+    root = Path(__file__).parents[1]
+    files = [file for room in _ROOMS for file in sorted((root / room).rglob("*.py"))]
+    return digest([[(str(p.relative_to(root)), sha256(p)) for p in files], torch.__version__])
 
 
 @contextmanager

@@ -15,9 +15,8 @@ import contextlib
 import inspect
 import math
 import struct
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,10 +27,12 @@ from brepfind.distributed.group import Group, assert_no_complex
 from brepfind.errors import CheckFailed
 from brepfind.metrics.guard import Cause, Tally, Verdict, cause_of, judge, out_of_step
 from brepfind.training.batches import Micro, StepBatch
+from brepfind.training.clock import Clock
 from brepfind.training.config import TrainConfig
 from brepfind.training.faults import Faults
 from brepfind.training.loss import contrastive_loss
 from brepfind.training.schedule import lr_share
+from brepfind.training.statistics import LiveStatistics
 
 # torch 2.13 renamed the argument that keeps DDP from sending rank 0's buffers in every step.
 _KEEP_BUFFERS: dict[str, Any] = {
@@ -53,7 +54,10 @@ class StepReport:
         loss_scale: after the step; 1 without a scaler.
         bad_ranks: ranks whose own loss or features were not finite.
         stop: a rank asks to stop after this step.
-        seconds: where the time went.
+        seconds: where the time went: ``forward``, ``gather`` (features of all ranks), ``loss``,
+            ``backward`` (the ranks' averaging and, with micro-batches, their second pass in it),
+            ``clip``, ``optimizer``, ``guard`` (its own looks and verdicts) and ``agree`` (until
+            all ranks have said whether they are well, the wait for the slowest in it).
     """
 
     step: int
@@ -65,19 +69,6 @@ class StepReport:
     bad_ranks: tuple[int, ...]
     stop: bool
     seconds: dict[str, float]
-
-
-@dataclass(slots=True)
-class _Clock:
-    """Adds up seconds by name."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    _since: float = field(default_factory=time.perf_counter)
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
-        self._since = now
 
 
 class GuardedStep:
@@ -132,15 +123,17 @@ class GuardedStep:
         Raises:
             CheckFailed: if the ranks are not at the same step of the same order.
         """
-        clock = _Clock()
+        clock = Clock()
         lr = self._set_lr(step)
         self.faults.before(step, self.module)
         self._statistics.remember()
         self.group.watch.beat("forward")
+        clock.lap("guard")
         parts, texts, scale = self._forward(step, batch)
-        self.group.watch.beat("gather features", waits=self.group.world > 1)
-        loss, healthy = self._loss(step, batch, parts, texts, scale)
         clock.lap("forward")
+        loss = self._loss(step, batch, parts, texts, scale, clock)
+        healthy = self._healthy(step, parts, texts, scale)
+        clock.lap("guard")
         rows = self._agree(step, batch, loss, healthy, stop)
         clock.lap("agree")
         losses = [_float_of(row[3]) for row in rows]
@@ -152,8 +145,9 @@ class GuardedStep:
             self._backward(step, batch, loss, parts, texts, scale)
             self.group.watch.beat("step")
             clock.lap("backward")
-            norm, cause = self._check_gradient(clock)
-        verdict = self._finish(step, cause, norm, clock)
+            norm, cause = self._check_gradient()
+            clock.lap("clip")
+        verdict = self._finish(step, cause, clock)
         return StepReport(
             step=step,
             loss=sum(losses) / len(losses),
@@ -220,23 +214,33 @@ class GuardedStep:
         return parts, texts, rows[0][2].detach().clone().requires_grad_()
 
     def _loss(
-        self, step: int, batch: StepBatch, parts: Tensor, texts: Tensor, scale: Tensor
-    ) -> tuple[Tensor, bool]:
-        """The loss, and whether this rank's own part in it is well (one look at the device)."""
-        rank, world = self.group.rank, self.group.world
-        same = batch.same
-        if self.config.loss.local:
-            same = same.view(world, -1, same.shape[1])[rank]
-        loss = contrastive_loss(parts, texts, scale, same, rank=rank, local=self.config.loss.local)
+        self,
+        step: int,
+        batch: StepBatch,
+        parts: Tensor,
+        texts: Tensor,
+        scale: Tensor,
+        clock: Clock,
+    ) -> Tensor:
+        rank, local, same = self.group.rank, self.config.loss.local, batch.same
+        if local:
+            same = same.view(self.group.world, -1, same.shape[1])[rank]
+        self.group.watch.beat("gather features", waits=self.group.world > 1)
+        loss = contrastive_loss(parts, texts, scale, same, rank=rank, local=local, lap=clock.lap)
         loss = self.faults.loss(loss, step)
-        with torch.no_grad():
-            # A zero row has no direction: as bad as one that is not finite.
-            norms = torch.cat([parts.float().norm(dim=1), texts.float().norm(dim=1)])
-            own = torch.isfinite(norms).all() & (norms > 0).all()
-            # A bad row of another rank makes this rank's loss bad too; it is not the culprit.
-            culprit = self.faults.has("nan_loss", step)
-            healthy = (own & torch.isfinite(scale)).item() and not culprit
-        return loss, bool(healthy)
+        clock.lap("loss")
+        return loss
+
+    @torch.no_grad()
+    def _healthy(self, step: int, parts: Tensor, texts: Tensor, scale: Tensor) -> bool:
+        """Whether this rank's own part in the loss is well: one look at the device.
+
+        A bad row of another rank makes this rank's loss bad too; it is not the culprit.
+        """
+        # A zero row has no direction: as bad as one that is not finite.
+        norms = torch.cat([parts.float().norm(dim=1), texts.float().norm(dim=1)])
+        own = torch.isfinite(norms).all() & (norms > 0).all() & torch.isfinite(scale)
+        return bool(own.item()) and not self.faults.has("nan_loss", step)
 
     def _agree(
         self, step: int, batch: StepBatch, loss: Tensor, healthy: bool, stop: bool
@@ -294,12 +298,12 @@ class GuardedStep:
         else:
             yield
 
-    def _check_gradient(self, clock: _Clock) -> tuple[float, Cause | None]:
+    def _check_gradient(self) -> tuple[float, Cause | None]:
+        """The gradient's norm, and what is wrong with it; clipped if it is well."""
         overflow = False
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
             overflow = found_inf(self.scaler, self.optimizer)
-            clock.lap("step")
         gradients = [p.grad for p in self._params if p.grad is not None]
         total = torch.nn.utils.get_total_norm(gradients)
         norm = float(total)
@@ -308,10 +312,9 @@ class GuardedStep:
         )
         if cause is None:
             torch.nn.utils.clip_grads_with_norm_(self._params, self.config.grad_clip, total)
-        clock.lap("step")
         return norm, cause
 
-    def _finish(self, step: int, cause: Cause | None, norm: float, clock: _Clock) -> Verdict:
+    def _finish(self, step: int, cause: Cause | None, clock: Clock) -> Verdict:
         """Take the step or undo what the forward pass left; count it; judge it."""
         ran = cause != "loss"
         if cause is None:
@@ -327,51 +330,12 @@ class GuardedStep:
             # Only where unscale ran: after a skip before backward there is nothing to update on.
             self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
+        clock.lap("optimizer")
         self.tally, verdict = judge(
             self.tally, cause, step=step, scale=self.scale, limits=self.limits
         )
-        clock.lap("step")
+        clock.lap("guard")
         return verdict
-
-
-class LiveStatistics:
-    """Buffers that a forward pass changes, so that a skipped step can put them back.
-
-    Only modules in training mode whose running statistics are not frozen have any; with frozen
-    statistics this costs nothing.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        self._modules = [m for m in module.modules() if hasattr(m, "running_mean")]
-        self._kept: list[tuple[Tensor, Tensor]] = []
-
-    def live(self) -> list[Tensor]:
-        """The buffers that the next forward pass would change."""
-        return [
-            buffer
-            for module in self._modules
-            if module.training and not getattr(module, "frozen", False)
-            for buffer in module.buffers(recurse=False)
-        ]
-
-    def remember(self) -> None:
-        """Keep a copy."""
-        self._kept = [(buffer, buffer.clone()) for buffer in self.live()]
-
-    def restore(self) -> None:
-        """Put the copy back."""
-        with torch.no_grad():
-            for buffer, kept in self._kept:
-                buffer.copy_(kept)
-
-    def average(self, group: Group) -> None:
-        """Make live statistics the mean over the ranks, so that all validate the same model."""
-        if group.world == 1:
-            return
-        for buffer in self.live():
-            if buffer.is_floating_point():
-                values = group.gather(buffer.cpu(), "average BatchNorm statistics")
-                buffer.copy_(torch.stack(values).mean(0))
 
 
 def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> bool:
