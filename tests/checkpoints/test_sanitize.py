@@ -226,3 +226,37 @@ def test_the_clean_file_says_where_it_came_from(tmp_path: Path) -> None:
 def test_config(section: dict[str, Any], message: str) -> None:
     with pytest.raises(ParamsError, match=message):
         check_section(section, "sanitize", SanitizeConfig)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: torch.eye(4).to_sparse(), r"w is sparse_coo, asked is a plain dense tensor"),
+        (lambda: torch.eye(4).to_sparse_csr(), r"w is sparse_csr"),
+        (
+            lambda: torch._empty_affine_quantized([4], scale=0.5, zero_point=0, dtype=torch.qint8),
+            r"w is quantised \(qint8\).*dequantize",
+        ),
+        (
+            lambda: torch.rand(1, 3).expand(10**12, 3),
+            r"w is a view of 12,000,000,000,000 bytes that repeats 12",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_what_safetensors_cannot_hold_is_refused_by_name(
+    tmp_path: Path, make: Any, message: str
+) -> None:
+    path = zoo.torch_file(tmp_path, {"w": make(), "b": torch.rand(3)})
+    with pytest.raises(CheckFailed, match=message):
+        run_sanitize(path, tmp_path / "clean.safetensors")
+    run_sanitize(path, tmp_path / "clean.safetensors", drop=["w"])
+    assert list(load_weights(tmp_path / "clean.safetensors")[0]) == ["b"]
+
+
+def test_a_name_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = zoo.torch_file(tmp_path, {"w\ud800": torch.rand(3), "b": torch.rand(3)})
+    with pytest.raises(CheckFailed, match="a name that is not text"):
+        run_sanitize(path, tmp_path / "clean.safetensors")

@@ -18,7 +18,8 @@ class Plain:
     """A dense tensor with its dimensions in storage order.
 
     Attributes:
-        values: real, strided, detached; repeated (expanded) dimensions are cut to one.
+        values: real, strided, detached; repeated (expanded) dimensions are cut to one, and of
+            windows that overlap the stretch of memory under them is taken, in one dimension.
         order: ``order[i]`` is the dimension of the original that dimension i of ``values`` was.
     """
 
@@ -47,6 +48,10 @@ def plain(tensor: torch.Tensor) -> Plain:
     ]
     once = tensor[tuple(sizes)] if sizes else tensor
     strides = once.stride()
+    reach = 1 + sum((size - 1) * step for size, step in zip(once.shape, strides, strict=True))
+    if once.numel() > reach:
+        # Windows over one stretch: its values once, where the view would show them without end.
+        return Plain(once.as_strided((reach,), (1,)), (0,))
     order = tuple(sorted(range(once.dim()), key=lambda d: (-strides[d], d)))
     if once.is_contiguous():
         order = tuple(range(once.dim()))

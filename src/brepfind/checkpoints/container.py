@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import stat
 import tarfile
 import warnings
 import zipfile
@@ -24,6 +25,7 @@ from brepfind.checkpoints.allowed import safe_globals
 from brepfind.checkpoints.checksums import Piece, locate, payload_start
 from brepfind.checkpoints.layout import storages
 from brepfind.errors import CheckpointError
+from brepfind.log import printable
 
 _LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
 _BOMB_RATIO = 100  # torch never compresses; more than this is an attack, not a checkpoint
@@ -59,6 +61,7 @@ class Container:
         metadata: the text beside the tensors of a safetensors file.
         absent: keys that an index promises and no shard holds.
         unlisted: keys that a shard holds and the index does not name.
+        misplaced: keys that stand in another shard than the index says.
     """
 
     format: str
@@ -70,6 +73,7 @@ class Container:
     metadata: dict[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
+    misplaced: tuple[str, ...] = ()
 
 
 def open_container(path: Path) -> Container:
@@ -82,6 +86,8 @@ def open_container(path: Path) -> Container:
     try:
         if path.is_dir():
             return _open_folder(path)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise CheckpointError(f"{path}: is not a regular file; save what it gives to one first")
         if path.name.endswith(".index.json"):
             return _open_shards(path)
         with path.open("rb") as file:
@@ -203,14 +209,16 @@ def _load(path: Path, *, mapped: bool) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         except pickle.UnpicklingError as error:
             raise CheckpointError(_refusal(path, str(error))) from None
-        except (EOFError, OSError, RuntimeError, ValueError, KeyError) as error:
+        except MemoryError as error:
+            raise CheckpointError(
+                f"{path}: asks for more memory than there is; it is damaged, or made to do harm"
+            ) from error
+        except Exception as error:  # flipped bytes lead torch's reader to errors of any kind
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise CheckpointError(
-                f"{path}: not a whole torch file ({reason}); it is cut short or damaged, "
-                "take another copy"
+                f"{path}: not a whole torch file ({printable(reason, 200)}); it is cut short or "
+                "damaged, take another copy"
             ) from error
-        except (TypeError, AttributeError, IndexError, UnicodeDecodeError, OverflowError) as error:
-            raise CheckpointError(f"{path}: its pickle makes no sense ({error})") from error
 
 
 def _refusal(path: Path, message: str) -> str:
@@ -264,18 +272,24 @@ def _open_folder(folder: Path) -> Container:
 
 def _open_shards(index: Path) -> Container:
     try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        names = sorted({str(name) for name in weight_map.values()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{index}: is not an index of shards (no weight_map)") from error
+        content = json.loads(index.read_text(encoding="utf-8"), object_pairs_hook=_no_key_twice)
+        weight_map = {str(key): str(name) for key, name in content["weight_map"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, _KeyTwice) else "no weight_map"
+        raise CheckpointError(f"{index}: is not an index of shards ({reason})") from error
+    names = sorted(set(weight_map.values()))
     outside = [name for name in names if Path(name).name != name or name in ("", ".", "..")]
     if outside:
         raise CheckpointError(f"{index}: names {outside[0]!r}, which is outside its own folder")
+    indexes = [name for name in names if name.endswith(".index.json")]
+    if indexes:
+        raise CheckpointError(f"{index}: names {indexes[0]!r}, an index, where a shard should be")
     gone = [name for name in names if not (index.parent / name).is_file()]
     if gone:
         raise CheckpointError(f"{index}: {len(gone)} of {len(names)} shards missing: {gone[0]}")
     shards = [open_container(index.parent / name) for name in names]
     tree: dict[str, Any] = {}
+    misplaced = []
     for name, shard in zip(names, shards, strict=True):
         if not isinstance(shard.tree, dict):
             raise CheckpointError(f"{index.parent / name}: is not a shard (no mapping of tensors)")
@@ -283,6 +297,7 @@ def _open_shards(index: Path) -> Container:
         if twice:
             raise CheckpointError(f"{index}: {min(twice)!r} stands in two shards")
         tree.update(shard.tree)
+        misplaced += [key for key in shard.tree if weight_map.get(str(key), name) != name]
     return Container(
         format=f"{len(shards)} shards ({shards[0].format})" if shards else "shards",
         files=tuple(path for shard in shards for path in shard.files),
@@ -292,4 +307,18 @@ def _open_shards(index: Path) -> Container:
         checksums=shards[0].checksums if shards else "none",
         absent=tuple(sorted(set(weight_map) - tree.keys())),
         unlisted=tuple(sorted(tree.keys() - set(weight_map))),
+        misplaced=tuple(sorted(misplaced)),
     )
+
+
+class _KeyTwice(ValueError):
+    """A JSON object with one key twice: readers differ in which of the two they take."""
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _KeyTwice(f"{twice!r} stands in it twice")
+    return content

@@ -15,6 +15,7 @@ import torch
 from brepfind.checkpoints import checksums
 from brepfind.checkpoints.compare import Architecture, Match, Table, compare
 from brepfind.checkpoints.layout import Entry, Role
+from brepfind.checkpoints.parts import stored_bytes
 from brepfind.checkpoints.read import Checkpoint, damage, read_checkpoint
 from brepfind.checkpoints.rotary import rotary_symptoms
 from brepfind.checkpoints.scan import Scan, threads
@@ -42,6 +43,7 @@ _WORST = (  # of kinds, the worst first
     "missing",
     "misshaped",
     "mistyped",
+    "misplaced",
     "unexpected",
     "complex",
     "far",
@@ -167,7 +169,7 @@ def diagnose(
         where=checkpoint.where,
         checksums=vouched,
         counts=_counts(checkpoint.entries),
-        nbytes=sum(_nbytes(entry.tensor) for entry in checkpoint.entries),
+        nbytes=sum(stored_bytes(entry.tensor) for entry in checkpoint.entries),
         symptoms=tuple(found),
         like=like_name or ("given" if like is not None else ""),
         **compared,
@@ -228,6 +230,10 @@ def _by_name(checkpoint: Checkpoint) -> list[Symptom]:
     found += [
         Symptom(severity="sick", kind="unexpected", name=key, text="in a shard, not in the index")
         for key in checkpoint.container.unlisted
+    ]
+    found += [
+        Symptom(severity="sick", kind="misplaced", name=key, text="in another shard than indexed")
+        for key in checkpoint.container.misplaced
     ]
     return [symptom for symptom in found if symptom is not None]
 
@@ -306,10 +312,6 @@ def _counts(entries: Iterable[Entry]) -> dict[str, int]:
     for entry in entries:
         counts[entry.role] = counts.get(entry.role, 0) + 1
     return counts
-
-
-def _nbytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
 
 
 def _rank(symptom: Symptom) -> tuple[bool, int, int, float, str]:

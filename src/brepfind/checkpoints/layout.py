@@ -11,7 +11,7 @@ import argparse
 import re
 import types
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ Role = Literal["weights", "ema", "optimizer", "scaler", "other"]
 Path_ = tuple[str, ...]
 
 _MAX_DEPTH = 200
-_MAX_NODES = 1_000_000  # a pickle of a few bytes can describe a tree that never ends
+_MAX_AGAIN = 200_000  # values met again: a few bytes can describe a tree without end
 # The usual names of the mapping that holds the weights, the likeliest first.
 _WEIGHT_FOLDERS = (
     "state_dict",
@@ -55,6 +55,9 @@ _WRAPPERS = frozenset(
 )
 
 
+_DULL = (int, str, bytes, type(None))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One tensor of a checkpoint.
@@ -74,7 +77,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """One plain float of a checkpoint, such as a learning rate or a best score."""
+    """One plain float of a checkpoint, such as a learning rate or a best score.
+
+    Of the floats in a list only the first NaN is one.
+    """
 
     path: Path_
     role: Role
@@ -97,6 +103,7 @@ def survey(tree: Any) -> Layout:
         CheckpointError: if the data never ends, or two weights have one name.
     """
     tensors: list[tuple[Path_, Role, torch.Tensor]] = []
+    arrays: list[tuple[Path_, Role, torch.Tensor]] = []
     numbers: list[Number] = []
     for path, role, leaf in _leaves(tree):
         if isinstance(leaf, torch.Tensor):
@@ -104,9 +111,15 @@ def survey(tree: Any) -> Layout:
         elif isinstance(leaf, NumpyArray):
             tensor = leaf.tensor()
             if tensor is not None:
-                tensors.append((path, "other" if role == "weights" else role, tensor))
+                arrays.append((path, role, tensor))
         else:
             numbers.append(Number(path=path, role=role, value=leaf))
+    # Beside tensors, arrays are states of random generators and the like; alone, they are weights.
+    beside = any(role == "weights" for _, role, _ in tensors)
+    tensors += [
+        (path, "other" if role == "weights" and beside else role, array)
+        for path, role, array in arrays
+    ]
     where = _weights_folder([path for path, role, _ in tensors if role == "weights"])
     entries = tuple(_entry(path, role, tensor, where) for path, role, tensor in tensors)
     names = Counter(entry.name for entry in entries if entry.role == "weights")
@@ -137,37 +150,57 @@ def _entry(path: Path_, role: Role, tensor: torch.Tensor, where: Path_) -> Entry
 def _leaves(tree: Any) -> Iterator[tuple[Path_, Role, Any]]:
     # A stack of our own: a stranger's tree may be nested deeper than Python recurses.
     stack: list[tuple[Path_, Role, Any, frozenset[int]]] = [((), "weights", tree, frozenset())]
-    nodes = 0
+    seen: set[int] = set()
+    again = 0
     while stack:
         path, role, node, above = stack.pop()
-        nodes += 1
-        if nodes > _MAX_NODES or len(path) > _MAX_DEPTH:
-            raise CheckpointError("the file describes more values than any checkpoint has")
-        if isinstance(node, torch.Tensor | NumpyArray):
-            yield path, role, node
-            continue
-        if isinstance(node, float):
+        nested = isinstance(node, torch.Tensor) and node.is_nested
+        if isinstance(node, torch.Tensor | NumpyArray | float) and not nested:
             yield path, role, node
             continue
         children = _children(node)
         if not children or id(node) in above:
             continue
+        # What a file holds once is bounded by its length; what it points to again is not.
+        again += len(children) if id(node) in seen else 0
+        seen.add(id(node))
+        if again > _MAX_AGAIN or len(path) > _MAX_DEPTH:
+            raise CheckpointError("the file describes more values than any checkpoint has")
         role = _role_of_node(node, role)
         inner = above | {id(node)}
         for key, child in reversed(children):
-            if isinstance(child, int | str | bytes | None):
-                continue
             stack.append(((*path, key), _role_of_key((*path, key), child, role), child, inner))
 
 
 def _children(node: Any) -> list[tuple[str, Any]]:
-    if isinstance(node, Mapping):
-        return [(str(key), child) for key, child in node.items()]
+    """What is worth a visit in a container: no text, no whole numbers."""
     if isinstance(node, argparse.Namespace | types.SimpleNamespace):
-        return list(vars(node).items())
-    if isinstance(node, Sequence) and not isinstance(node, str | bytes | torch.Size):
-        return [(str(position), child) for position, child in enumerate(node)]
+        node = vars(node)
+    if isinstance(node, torch.Tensor):  # nested: rows of unequal length, end to end
+        if node.layout is torch.jagged:
+            lengths: torch.Tensor = node.offsets()  # type: ignore[attr-defined]  # a subclass's
+            return [("values", node.values()), ("offsets", lengths)]
+        return [("values", node.values()), ("sizes", node._nested_tensor_size())]
+    if isinstance(node, Mapping):
+        return [(str(key), child) for key, child in node.items() if not isinstance(child, _DULL)]
+    if isinstance(node, Sequence | Set) and not isinstance(node, str | bytes | torch.Size):
+        return _members(node)
     return []
+
+
+def _members(node: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Of plain floats in a row the first NaN alone: a history is not a million findings."""
+    found = []
+    bad = False
+    for position, child in enumerate(node):
+        if isinstance(child, float):
+            if bad or child == child:
+                continue
+            bad = True
+        elif isinstance(child, _DULL):
+            continue
+        found.append((str(position), child))
+    return found
 
 
 def _role_of_key(path: Path_, child: Any, role: Role) -> Role:

@@ -12,6 +12,7 @@ from brepfind.checkpoints.bits import integer_of
 from brepfind.checkpoints.blocks import Plain, plain
 
 _WIDE = 4  # narrower rows hold one value by chance
+_REPEATS, _LARGE = 1000, 1 << 30  # more than both: a few bytes made to fill a disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,8 @@ def prepare(tensor: torch.Tensor) -> Parts | str:
             )
             # Quantised integers cannot be NaN; what can be broken is their scale.
             return Parts(plain(torch.empty(0, dtype=torch.uint8)), beside=(scales,))
-        if tensor.layout is torch.sparse_coo:
-            tensor = tensor._values()
-        elif tensor.layout is not torch.strided:
-            tensor = tensor.values()
+        if tensor.layout is not torch.strided:
+            tensor = _values(tensor)
         was_complex = tensor.is_complex()
         if was_complex:
             with warnings.catch_warnings():
@@ -60,6 +59,53 @@ def prepare(tensor: torch.Tensor) -> Parts | str:
         return Parts(plain(tensor), 0 if was_complex else _width(tensor))
     except (RuntimeError, KeyError, NotImplementedError, AttributeError) as error:
         return f"cannot be looked at ({type(error).__name__}: {str(error).splitlines()[0]})"
+
+
+def _values(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers of a sparse tensor, whose indices fit its shape.
+
+    Raises:
+        RuntimeError: they do not; torch loads such a tensor and fails, or worse, when it is used.
+    """
+    shape = tuple(tensor.shape)
+    if tensor.layout is torch.sparse_coo:
+        indices, values = tensor._indices(), tensor._values()
+        torch.sparse_coo_tensor(indices, values, shape, check_invariants=True)
+        return values
+    by_row = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+    outer = tensor.crow_indices() if by_row else tensor.ccol_indices()
+    inner = tensor.col_indices() if by_row else tensor.row_indices()
+    values = tensor.values()
+    torch.sparse_compressed_tensor(
+        outer, inner, values, shape, layout=tensor.layout, check_invariants=True
+    )
+    return values
+
+
+def stored_bytes(tensor: torch.Tensor) -> int:
+    """Bytes that a tensor takes in its file; a view may repeat some of them."""
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor._values()
+    elif tensor.layout is not torch.strided:
+        tensor = tensor.values()
+    whole = tensor.numel() * tensor.element_size()
+    return min(whole, 0 if tensor.is_meta else tensor.untyped_storage().nbytes())
+
+
+def unwritable(tensor: torch.Tensor) -> str:
+    """Why a tensor cannot be written as a plain dense one; empty if it can."""
+    if tensor.is_quantized:
+        return f"quantised ({_name(tensor.dtype)})"
+    if tensor.layout is not torch.strided:
+        return _name(tensor.layout)
+    whole, stored = tensor.numel() * tensor.element_size(), stored_bytes(tensor)
+    if not tensor.is_meta and whole > max(_REPEATS * stored, _LARGE):
+        return f"a view of {whole:,} bytes that repeats {stored:,}"
+    return ""
+
+
+def _name(kind: object) -> str:
+    return str(kind).removeprefix("torch.")
 
 
 def _width(tensor: torch.Tensor) -> int:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from brepfind.checkpoints.doctor import Diagnosis
 from brepfind.checkpoints.verdicts import Symptom
+from brepfind.log import printable
 
 _ROWS = 25
 _COLOUR = {"healthy": "green", "sick": "red", "unreadable": "red"}
@@ -36,7 +37,9 @@ def render(diagnosis: Diagnosis, console: Console, *, everything: bool = False) 
         _plain(f"{kind}: {advice}", console)
     colour = _COLOUR[diagnosis.verdict]
     console.print(
-        f"[bold {colour}]{escape(diagnosis.headline())}[/]", soft_wrap=True, highlight=False
+        f"[bold {colour}]{escape(printable(diagnosis.headline()))}[/]",
+        soft_wrap=True,
+        highlight=False,
     )
 
 
@@ -48,7 +51,7 @@ def _table(diagnosis: Diagnosis, shown: Iterable[Symptom], console: Console) -> 
     rows = list(shown)
     if not rows:
         return
-    console.print(escape(title), style="dim", highlight=False)
+    console.print(escape(printable(title)), style="dim", highlight=False)
     table = Table(show_edge=False, pad_edge=False, expand=True)
     table.add_column("")
     table.add_column("tensor", overflow="fold", ratio=3)
@@ -58,8 +61,8 @@ def _table(diagnosis: Diagnosis, shown: Iterable[Symptom], console: Console) -> 
         colour = "red" if symptom.severity == "sick" else "yellow"
         table.add_row(
             f"[{colour}]{_word(symptom)}[/]",
-            escape(symptom.name),
-            escape(symptom.text),
+            escape(symptom.shown_name),
+            escape(printable(symptom.text)),
             escape(_first(symptom)),
         )
     console.print(table)
@@ -89,4 +92,4 @@ def _advice(shown: Iterable[Symptom]) -> list[tuple[str, str]]:
 
 
 def _plain(text: str, console: Console) -> None:
-    console.print(escape(text), soft_wrap=True, highlight=False)
+    console.print(escape(printable(text)), soft_wrap=True, highlight=False)

@@ -22,6 +22,7 @@ from brepfind.checkpoints.compare import (
     real_pair,
 )
 from brepfind.checkpoints.layout import unwrapped_names
+from brepfind.checkpoints.parts import unwritable
 from brepfind.checkpoints.read import Checkpoint
 from brepfind.checkpoints.rotary import rotary_symptoms
 from brepfind.checkpoints.scan import scan
@@ -244,9 +245,23 @@ def _value_findings(
 ) -> list[Finding]:
     plain = {_plain_name(name, comparison): checkpoint.tensors[name] for name in used}
     found: list[Symptom] = rotary_symptoms(plain)
+    for name, tensor in plain.items():
+        found += _unwritable(name, tensor)
     for vitals in scan(plain):
         found += [symptom for symptom in symptoms(vitals) if symptom.severity == "sick"]
     return [symptom.finding() for symptom in found]
+
+
+def _unwritable(name: str, tensor: torch.Tensor) -> list[Symptom]:
+    why = unwritable(tensor)
+    advice = "save it dense where it was made (to_dense(), dequantize(), contiguous()), or drop it"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        why, advice = "a name that is not text", "rename it where it was made, or drop it"
+    if not why:
+        return []
+    return [Symptom(severity="sick", kind="unwritable", name=name, text=why, advice=advice)]
 
 
 def _plain_name(name: str, comparison: Comparison) -> str:

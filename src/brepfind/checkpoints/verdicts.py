@@ -13,6 +13,7 @@ import torch
 from brepfind.checkpoints.layout import Number, Role
 from brepfind.checkpoints.scan import TensorVitals
 from brepfind.findings import Finding
+from brepfind.log import printable
 
 Severity = Literal["sick", "look"]
 
@@ -20,6 +21,7 @@ Severity = Literal["sick", "look"]
 ROTARY = re.compile(r"freqs|rope|rotary|cis")
 
 MAX_LOGIT_SCALE = math.log(100.0)
+_NAME_LENGTH, _TEXT_LENGTH = 160, 400  # characters of a line for people; JSON has all
 _FEW_HALF_DENORMALS = 0.05  # float16 weights near zero are often denormal
 
 
@@ -47,9 +49,14 @@ class Symptom:
     advice: str = ""
     role: Role = "weights"
 
+    @property
+    def shown_name(self) -> str:
+        """The name as a terminal can show it, whatever a stranger put into it."""
+        return printable(self.name, _NAME_LENGTH) or "(no name)"
+
     def line(self) -> str:
-        """``layers.0.feed_forward.w1.weight: 12.50% NaN``."""
-        return f"{self.name}: {self.text}"
+        """``layers.0.feed_forward.w1.weight: 12.50% NaN``, for people."""
+        return f"{self.shown_name}: {printable(self.text, _TEXT_LENGTH)}"
 
     def finding(self) -> Finding:
         """The symptom in the form of every check's result."""
@@ -85,6 +92,8 @@ _ASKED = {
     "unexpected": "known to the architecture",
     "misshaped": "the architecture's shape",
     "mistyped": "the architecture's dtype",
+    "misplaced": "in the shard that the index names",
+    "unwritable": "a plain dense tensor",
     "lost_imaginary": "complex, or two real tables",
     "rotation": "cos^2 + sin^2 = 1",
     "scaler": "> 0",
