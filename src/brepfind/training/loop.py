@@ -14,12 +14,13 @@ from brepfind.distributed.group import Group
 from brepfind.errors import CheckFailed, Interrupted
 from brepfind.events import Events
 from brepfind.files import write_json
-from brepfind.findings import require
+from brepfind.findings import Finding, require
 from brepfind.log import get_logger, progress
 from brepfind.metrics.guard import Tally, judge_plan, scale_finding
 from brepfind.models.dual import MAX_LOGIT_SCALE
 from brepfind.training.batches import StepBatch, share_of
 from brepfind.training.clock import Clock
+from brepfind.training.dead import probe
 from brepfind.training.evidence import explain, keep
 from brepfind.training.job import Job
 from brepfind.training.ledger import Ledger, draw
@@ -234,9 +235,13 @@ class Run:
             min_std=self.config.min_embedding_std,
             min_distinct=self.config.min_distinct_rows,
         )
+        started = self.step > 0
+        layers = self._probe(grids=not started)
+        quiet = sum(finding.verdict == "warning" for finding in layers)
+        numbers = {"layers_half_dead": float(quiet), **numbers}
         numbers = self.group.from_first(numbers, "share validation")
         self.clock.lap("validation")
-        started = self.step > 0
+        require("train", layers)
         row = {"epoch": float(self.epoch + 1 if started else 0), "step": float(self.step)}
         row |= self.ledger.means(self.guarded.tally, self.guarded.scale)
         row |= {"logit_scale": scale} | numbers
@@ -254,6 +259,16 @@ class Run:
             if odd := not_finite(row):
                 raise CheckFailed(f"validation: not finite: {', '.join(odd)}")
             self._keep_best(row)
+
+    def _probe(self, *, grids: bool) -> list[Finding]:
+        """Whether layers are dead: rank 0 looks, all have its findings."""
+        findings: list[Finding] = []
+        if self.group.first:
+            self.group.watch.beat("probe layers")
+            dual, pieces = self.prepared.dual, self.prepared.pieces
+            items = self.prepared.pool.validation
+            findings = probe(dual, pieces, items, self.group.device, grids=grids)
+        return self.group.from_first(findings, "probe layers")
 
     def _told_to_stop(self) -> bool:
         self.guarded.faults.moment("validate", self.step)
