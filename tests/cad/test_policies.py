@@ -5,11 +5,12 @@ import pytest
 from OCP.BRep import BRep_Builder
 from OCP.BRepAlgoAPI import BRepAlgoAPI_Fuse
 from OCP.BRepBuilderAPI import BRepBuilderAPI_MakeEdge, BRepBuilderAPI_Sewing
-from OCP.gp import gp_Pnt
+from OCP.gp import gp_Ax1, gp_Dir, gp_Pnt, gp_Trsf
 from OCP.TopAbs import TopAbs_FACE, TopAbs_INTERNAL
 from OCP.TopExp import TopExp_Explorer
 from OCP.TopoDS import TopoDS, TopoDS_Builder, TopoDS_Compound, TopoDS_Shell, TopoDS_Solid
 
+from brepfind.cad import reading
 from brepfind.cad.extract import extract_shape
 from brepfind.cad.reading import read
 from brepfind.cad.summary import summary, warnings
@@ -20,10 +21,12 @@ from tests.cad.shapes import (
     box,
     face_of,
     line,
+    motion,
     part_of,
     polygon,
     prism,
     revolved,
+    transformed,
     write_step,
 )
 
@@ -135,12 +138,38 @@ def test_a_sheet_inside_a_solid_bounds_nothing():
     assert part.facts.volume == pytest.approx(1000, rel=1e-9)
 
 
-def test_a_face_without_its_pole_is_refused_not_guessed(tmp_path):
-    """A lemon of two arcs: its file tells one cap by a single circle on a surface of many turns."""
-    half = [arc((0, 0, -3), (0.8, 0, -1.2), (1, 0, 0)), arc((1, 0, 0), (0.8, 0, 1.2), (0, 0, 3))]
-    lemon = revolved([*half, line((0, 0, 3), (0, 0, -3))])
-    assert part_of(lemon).n_faces == 2
-    shape, _ = read(write_step(lemon, tmp_path / "lemon.step"))
+def lemon():
+    """Two arcs through (0, -3), (1, 0) and (0, 3), turned about the axis; and its volume."""
+    lower = arc((0, 0, -3), (0.8, 0, -1.2), (1, 0, 0))
+    upper = arc((1, 0, 0), (0.8, 0, 1.2), (0, 0, 3))
+    # The lower arc's circle has its centre at (-5.3, 13/30) and passes through (1, 0).
+    z = np.linspace(-3, 0, 200_001)
+    x = -5.3 + np.sqrt(6.3**2 + (13 / 30) ** 2 - (z - 13 / 30) ** 2)
+    shape = revolved([lower, upper, line((0, 0, 3), (0, 0, -3))])
+    return shape, 2 * np.pi * np.trapezoid(x**2, z)
+
+
+@pytest.mark.parametrize("upside_down", [False, True])
+def test_a_cap_that_its_file_tells_by_a_ring_is_closed_at_its_pole(tmp_path, upside_down):
+    """Written to STEP, the caps of a lemon lose their poles, and one its seam, too."""
+    shape, volume = lemon()
+    half_turn = gp_Trsf()
+    half_turn.SetRotation(gp_Ax1(gp_Pnt(0, 0, 0), gp_Dir(1, 0, 0)), np.pi)
+    if upside_down:
+        shape = transformed(shape, half_turn)
+    whole = compound(transformed(shape, motion(2)), box(5, 5, 5, at=(900, 0, 0)))
+    written, _ = read(write_step(whole, tmp_path / "lemon.step"))
+    part = part_of(written)
+    assert part.facts.healed
+    assert (part.n_faces, part.facts.seams, part.facts.degenerate) == (8, 2, 2)
+    assert part.facts.volume - 125 == pytest.approx(volume, rel=1e-6)
+    assert warnings(part) == ["it was invalid and has been healed"]
+
+
+def test_a_face_whose_outline_does_not_close_is_refused_not_guessed(tmp_path, monkeypatch):
+    """Its area would be that of nothing, though all its edges close in space."""
+    monkeypatch.setattr(reading, "close_caps", lambda shape: shape)
+    shape, _ = read(write_step(lemon()[0], tmp_path / "lemon.step"))
     with pytest.raises(RejectedPart, match="invalid: the outline of face 1 does not close"):
         part_of(shape)
 

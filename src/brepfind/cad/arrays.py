@@ -103,24 +103,30 @@ class PartArrays:
 
     Attributes:
         face_grid: float32 (F, G, G, 7). Per UV sample: point xyz (box units), outward unit normal
-            xyz, 1 where the sample is inside the trimmed face and 0 outside. Axis 1 is u, axis 2
-            is v, both from the lower to the upper parameter bound.
+            xyz, 1 where the sample is inside the trimmed face and 0 where it is outside or on the
+            outline, as BRepFormer has it. Axis 1 is u, axis 2 is v, both evenly from the lower to
+            the upper bound of the face's outline, ends included. Samples outside the trimming are
+            on the surface all the same. At a pole or an apex the normal is that of a cone of
+            revolution there, or of a point nearby.
         face_type: uint8 (F,), an index into ``FACE_TYPES``.
-        face_area: float32 (F,), box units squared.
+        face_area: float32 (F,), of the trimmed face, box units squared.
         face_rational: uint8 (F,), 1 where the surface is a rational Bezier or B-spline.
-        face_centroid: float32 (F, 3), centre of mass of the face, box units.
+        face_centroid: float32 (F, 3), centre of mass of the trimmed face, box units; need not lie
+            on it.
         face_loops: uint8 (F,), number of wires (1 without holes), capped at 255.
         edge_src, edge_dst: int32 (D,), faces on the left and right of the directed edge; the edge
             runs so that ``edge_src`` is on its left seen from outside. Both directions of every
             edge are present, at 2k and 2k + 1. A pair of faces that shares two edges has four.
-        edge_grid: float32 (D, G, 12). Per sample along the curve: point xyz, unit tangent xyz in
-            the edge's own direction, outward normals xyz of the left and the right face.
-        edge_type: uint8 (D, 11), flags in the order of ``EDGE_TYPES``; ``closed`` may stand beside
-            the curve's own type.
-        edge_length: float32 (D,), box units.
-        edge_convexity: uint8 (D,), an index into ``CONVEXITIES``.
-        edge_dihedral: float32 (D,), radians between the outward normals at mid-edge, positive
-            where convex, negative where concave.
+        edge_grid: float32 (D, G, 12). Per sample, evenly in the curve's parameter from end to end:
+            point xyz (box units), unit tangent xyz in the edge's own direction, outward unit
+            normals xyz of the left and the right face.
+        edge_type: uint8 (D, 11), flags in the order of ``EDGE_TYPES``: one for the curve, and
+            ``closed`` beside it where the edge ends at the vertex it begins at.
+        edge_length: float32 (D,), arc length, box units.
+        edge_convexity: uint8 (D,), an index into ``CONVEXITIES``: ``smooth`` where the dihedral
+            angle at mid-edge is below 0.01 radians, otherwise by its sign.
+        edge_dihedral: float32 (D,), radians between the outward normals at mid-edge, 0 where the
+            faces go on into each other, positive where convex, negative where concave, -pi to pi.
         facts: what the box units lose, and counts.
     """
 

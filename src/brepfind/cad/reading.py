@@ -13,6 +13,7 @@ from OCP.ShapeFix import ShapeFix_Shape
 from OCP.STEPControl import STEPControl_Reader
 from OCP.TopoDS import TopoDS_Shape
 
+from brepfind.cad.caps import close_caps
 from brepfind.errors import RejectedPart
 
 # What the first bytes of files with the wrong content look like, and what to say.
@@ -108,7 +109,7 @@ def is_valid(shape: TopoDS_Shape) -> bool:
 
 def heal(shape: TopoDS_Shape) -> TopoDS_Shape:
     """One attempt at making a shape valid."""
-    fixer = ShapeFix_Shape(shape)
+    fixer = ShapeFix_Shape(close_caps(shape))
     fixer.Perform()
     return fixer.Shape()
 
