@@ -40,9 +40,10 @@ def main() -> None:
     wants_traceback = "--traceback" in sys.argv
     try:
         app()
-    except KeyboardInterrupt:
-        _say("stopped by Ctrl-C")
-        sys.exit(Interrupted.exit_code)
+    except SystemExit as end:
+        if end.code == Interrupted.exit_code:  # what typer makes of Ctrl-C, without a word
+            _say("stopped by Ctrl-C")
+        raise
     except BrepfindError as error:
         if wants_traceback:
             traceback.print_exc()
@@ -255,22 +256,40 @@ def _text(value: Any) -> str:
 def extract(
     paths: Annotated[list[Path], typer.Argument(help="STEP files and folders of them.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the graph store.")],
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
     grid: Annotated[int, typer.Option(min=4, help="Samples along u, v and edges.")] = 10,
     max_faces: Annotated[int, typer.Option(min=1, help="Parts with more are rejected.")] = 4095,
     multi_solid: Annotated[str, typer.Option(help="merge, split or reject.")] = "merge",
     timeout: Annotated[float, typer.Option(help="Seconds a file may take.")] = 60.0,
     memory_gb: Annotated[float, typer.Option(help="Memory a worker may take.")] = 4.0,
+    max_reject_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="More rejected files than this is exit code 1.")
+    ] = 1.0,
     shards: Annotated[int, typer.Option(min=1, help="Files of the store.")] = 16,
+    cluster: Annotated[
+        str, typer.Option(help="local, or a Dask scheduler such as tcp://host:8786.")
+    ] = "local",
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Where results are kept; ~/.cache/brepfind/extracted if not given."),
+    ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Neither read nor keep results.")
+    ] = False,
 ) -> None:
     """STEP files to a graph store, without DVC: manifest.parquet, rejects.csv and the shards.
 
     A part's id is its path below the folder it was found in. A rejected file is listed with its
-    reason and costs nobody else anything.
+    reason and costs nobody else anything. Files whose content was seen before, under whatever name,
+    are not extracted again; after Ctrl-C the same command goes on where it stopped.
+
+    Exit code: 0 done, 1 nothing accepted or too much rejected, 2 cannot be used, 130 stopped.
     """
     from brepfind.cad.extract import ExtractConfig
-    from brepfind.graphs.extraction import extract_store, find_step_files
+    from brepfind.graphs.commands import run_extract
+    from brepfind.graphs.extraction_cache import user_cache
     from brepfind.params import check_section
+    from brepfind.processes import cores
 
     config = check_section(
         {
@@ -279,15 +298,16 @@ def extract(
             "multi_solid": multi_solid,
             "timeout_s": timeout,
             "memory_gb": memory_gb,
-            "max_reject_rate": 1.0,
+            "max_reject_rate": max_reject_rate,
             "shards": shards,
+            "cluster": cluster,
         },
         "extract",
         ExtractConfig,
         source="brepfind extract",
     )
-    graphs, rejected = extract_store(find_step_files(paths), out, config, workers)
-    typer.echo(f"{graphs} graphs in {out}, {rejected} files rejected (see {out / 'rejects.csv'})")
+    kept = None if no_cache else cache or user_cache()
+    raise typer.Exit(run_extract(paths, out, config, workers or cores(), kept))
 
 
 # Search ------------------------------------------------------------------------------------------

@@ -14,10 +14,13 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 # Everything for people goes to stderr, so that stdout stays free for what a command returns.
 console = Console(stderr=True)
@@ -66,13 +69,21 @@ class ProgressBar:
         self._bar.advance(self._task, steps)
 
 
+class _RateColumn(ProgressColumn):
+    """Steps per second of late."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:.3g}/s")
+
+
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[ProgressBar]:
-    """A progress bar with count, time spent and time remaining; silent when piped."""
+    """A progress bar with count, rate, time spent and time remaining; silent when piped."""
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _RateColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,

@@ -14,6 +14,11 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "busybox
 _PR_SET_PDEATHSIG = 1
 
 
+def cores() -> int:
+    """Cores that this process may use: a container or a job scheduler may give less than all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def this_process() -> str:
     """The name of this process: ``pid/start time@host``, so that a reused number is not taken
     for it.

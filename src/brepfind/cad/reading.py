@@ -68,7 +68,10 @@ def read(path: Path) -> tuple[TopoDS_Shape, str]:
     # Process-wide settings, so they are set for each read and not trusted.
     Interface_Static.SetCVal_s("xstep.cascade.unit", "MM")
     reader = STEPControl_Reader()
-    if reader.ReadFile(str(path)) != IFSelect_RetDone:
+    with path.open("rb") as file:
+        # By its number, for Open CASCADE knows no names that are not UTF-8.
+        status = reader.ReadFile(f"/proc/self/fd/{file.fileno()}")
+    if status != IFSelect_RetDone:
         raise RejectedPart("unreadable", "Open CASCADE cannot read it as STEP")
     if reader.NbRootsForTransfer() < 1:
         raise RejectedPart("empty", "it holds no shape")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from pydantic import Field
 
 from brepfind.params import Section
+from brepfind.processes import cores
 
 
 class RuntimeConfig(Section):
@@ -32,19 +31,14 @@ class RuntimeConfig(Section):
 
     def workers_here(self) -> int:
         """Processes to use on this machine."""
-        return self.workers or _cores()
+        return self.workers or cores()
 
     def threads_here(self, processes: int = 1) -> int:
         """Threads for each of ``processes`` processes on this machine."""
-        return self.threads or max(1, _cores() // processes)
+        return self.threads or max(1, cores() // processes)
 
 
 class PublishConfig(Section):
     """The ``publish`` section: what is made of a run in which every gate passed."""
 
     index: bool = Field(description="Embed all parts into the search index, data/index.")
-
-
-def _cores() -> int:
-    # What this process may use: a container or a job scheduler may give less than there is.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
