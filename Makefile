@@ -14,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export DGLBACKEND := pytorch
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro test test-all lint types format pretrain check-gpu ui clean
+.PHONY: help setup repro test test-all lint types format pretrain pretrained-signatures check-gpu ui clean
 BENCHES := bench-encoder bench-ranks bench-doctor bench-twins
 .PHONY: $(BENCHES)
 
@@ -40,6 +40,10 @@ ui: setup ## MLflow's page on http://127.0.0.1:5000, to read and compare runs
 pretrain: setup ## train the encoder without captions and write data/pretrained/ (minutes)
 	dvc repro split
 	PYTHONPATH=src python -m brepfind.pipeline.pretrain
+
+pretrained-signatures: setup ## write down again what the shipped encoder has seen, as twins are known today
+	dvc repro split
+	PYTHONPATH=src python -m brepfind.pipeline.pretrain --only-signatures
 
 test: setup ## the tests, the real `dvc repro` included (minutes)
 	python -m pytest -m "not slow"

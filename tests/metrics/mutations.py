@@ -20,6 +20,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 METRICS, RETRIEVAL = "src/brepfind/metrics", "src/brepfind/retrieval"
+LEAKS, HOSTILE, RECORDED, CHECKPOINT = (
+    f"tests/retrieval/test_{name}.py"
+    for name in ("leaks", "hostile", "recorded", "checkpoint_gate")
+)
 RANKS, COUNTING, GATE, VITALS, EVALUATE = (
     "tests/metrics/test_ranks.py",
     "tests/metrics/test_counting.py",
@@ -49,6 +53,9 @@ _rows, _vitals, _gate = (f"{METRICS}/{name}.py" for name in ("rows", "vitals", "
 _relevance, _intervals = f"{METRICS}/relevance.py", f"{METRICS}/intervals.py"
 _neighbours, _relevant = f"{METRICS}/neighbours.py", f"{RETRIEVAL}/relevant.py"
 _evaluate, _ridge, _index = (f"{RETRIEVAL}/{name}.py" for name in ("evaluate", "ridge", "index"))
+_leaks, _health, _recorded = (f"{RETRIEVAL}/{name}.py" for name in ("leaks", "health", "recorded"))
+_foreign, _pairs = f"{RETRIEVAL}/foreign.py", f"{RETRIEVAL}/foreign_pairs.py"
+_contrast, _stage = f"{METRICS}/contrast.py", "src/brepfind/pipeline/health.py"
 
 MUTATIONS = [
     # ties: by expectation, not as a sort happens to leave them
@@ -104,8 +111,24 @@ MUTATIONS = [
        "scores[groups[rows, None] == groups[None, :]] = -np.inf",
        "np.fill_diagonal(scores[:, a:], -np.inf)", "tests/metrics/test_neighbours.py"),
     _m("twins: self-retrieval without them", _evaluate,
-       "Relevance.from_groups(embeddings.twins, embeddings.twins)",
-       "Relevance.from_groups(np.arange(len(unit)), np.arange(len(unit)))", EVALUATE),
+       'summarise(_self_counts(embeddings, embeddings.twins))["R_at_1"]',
+       'summarise(_self_counts(embeddings, np.arange(len(embeddings.cad))))["R_at_1"]', EVALUATE),
+    _m("twins: the table without them", _evaluate,
+       "counts = _self_counts(embeddings, embeddings.twins)",
+       "counts = _self_counts(embeddings, np.arange(len(embeddings.cad)))", EVALUATE),
+    _m("twins: own part only counts them", _evaluate,
+       "summarise(_self_counts(embeddings, parts))",
+       "summarise(_self_counts(embeddings, embeddings.twins))", EVALUATE),
+    _m("twins: a leak is not counted", _leaks, "set(groups[len(signatures) :].tolist())",
+       "set(groups[: 0].tolist())", LEAKS),
+    _m("twins: those within test are leaks", _leaks, "set(groups[len(signatures) :].tolist())",
+       "set(groups.tolist())", LEAKS),
+    _m("twins: a leak is no failure", _leaks, "                otherwise=otherwise,",
+       '                otherwise="warning",', LEAKS),
+    _m("twins: signatures of another version", _leaks,
+       "version != str(FACTS_VERSION) or rows", "rows", LEAKS),
+    _m("twins: too few inputs with them", _health, "len(np.unique(embeddings.twins))",
+       "len(embeddings.twins)", "tests/retrieval/test_health.py"),
     _m("twins: a pair counts twice", _relevance, "keys = np.unique(", "keys = np.sort(",
        "tests/metrics/test_relevance.py"),
     # blocks: the same counts however the work is cut
@@ -154,6 +177,33 @@ MUTATIONS = [
        "ok = not value > limit", GATE),
     _m("finite: index of NaN", _index, 'unit = unit_rows("CAD", cad, parts["model_id"].tolist())',
        "unit = cad", "tests/retrieval/test_index.py"),
+    _m("finite: loss of NaN rows", _contrast, 'check_finite("items", items)', "pass",
+       "tests/metrics/test_contrast.py"),
+    _m("finite: null self-retrieval passes", _evaluate,
+       "return math.nan if value is None else value", "return 1.0 if value is None else value",
+       EVALUATE),
+    _m("finite: nothing measured passes", _evaluate, 'for what in ("queries", "items"):',
+       "for what in ():", EVALUATE),
+    _m("finite: a NaN beside its part's row", _pairs,
+       "same = (own == cad) | (np.isnan(own) & np.isnan(cad))",
+       "same = (own == cad) | np.isnan(cad)", HOSTILE),
+    _m("finite: range of float32 lost", _pairs, "if out.any():", "if False:", HOSTILE),
+    _m("finite: pickles are opened", _foreign, "allow_pickle=False", "allow_pickle=True", HOSTILE),
+    _m("finite: a list missing is passed over", _foreign, "if len(missing):", "if False:", HOSTILE),
+    _m("finite: half a pointer", _pairs, "and value % 1 == 0", "and value == value", HOSTILE),
+    # what was loaded is what was trained
+    _m("record: none is fine", _recorded, 'recorded.get(name, "nan")',
+       'recorded.get(name, {"held_out_loss": found.loss, "recall": found.recall}[name])',
+       RECORDED),
+    _m("record: the loss is not asked", _recorded, "abs(found.loss - loss) / max(loss, 0.1)", "0.0",
+       RECORDED),
+    _m("record: the recall is not asked", _recorded, "abs(found.recall - recall)", "0.0",
+       RECORDED),
+    _m("record: one direction of the loss", _contrast,
+       "(forward + _one_direction(items, queries, relevance.transpose(), scale, block)) / 2",
+       "forward", "tests/metrics/test_contrast.py"),
+    _m("blocks: the loss of the first", _contrast, "for a in range(0, len(rows), block)",
+       "for a in [0] * len(range(0, len(rows), block))", "tests/metrics/test_contrast.py"),
     # the gate: a conjunction
     _m("gate: too few pass", _gate, "if not vitals.inputs >= limits.min_rows:", "if False:", GATE),
     _m("gate: rows for inputs", _gate, "if not vitals.inputs >= limits.min_rows:",
@@ -165,6 +215,17 @@ MUTATIONS = [
        GATE),
     _m("gate: no copies", _gate, "*_copies(name, tower, vitals, limits),", "", GATE),
     _m("gate: no spread", _gate, "*_spread(name, tower, vitals, limits, step0),", "", GATE),
+    _m("gate: units are not asked", _stage, "*self.unit_findings, *self.record]", "*self.record]",
+       CHECKPOINT),
+    _m("gate: the record is not asked", _stage, '"the checkpoint is not what was trained": '
+       "self.record,", "", CHECKPOINT),
+    _m("gate: one tower for both", _health, "findings.append(_same_rows(embeddings, prefix))",
+       "pass", HOSTILE),
+    _m("gate: few parts, full rank", f"{METRICS}/history.py", "rank = min(rank, attainable / 2)",
+       "rank = rank", "tests/metrics/test_history.py"),
+    _m("rollback to a sick one", "src/brepfind/pipeline/rollback.py",
+       'complaint = complaint_of(gate, LAST) if last.is_file() else "it is not there"',
+       'complaint = ""', CHECKPOINT),
     _m("gate: twins must differ", _vitals, "cosine[inputs[:, None] == inputs[None, :]] = -1.0",
        "np.fill_diagonal(cosine, -1.0)", VITALS),
     # chosen on validation, read once on test
@@ -209,7 +270,8 @@ def main() -> int:
         copy = Path(folder)
         for name in ("src", "tests"):
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", copy)
+        for name in ("pyproject.toml", "params.yaml"):
+            shutil.copy(ROOT / name, copy)
         for mutation in MUTATIONS:
             if wanted in mutation.name:
                 alive = lives(mutation, copy)

@@ -74,7 +74,7 @@ def test_a_sick_pair_has_no_ranks(tmp_path):
 
 
 def test_too_few_have_ranks_that_nothing_vouches_for(tmp_path):
-    found = evaluate_of(pair(tmp_path / "x.safetensors", normal(20), normal(20)))
+    found = evaluate_of(pair(tmp_path / "x.safetensors", normal(20), normal(20, 1)))
     assert found.code == 2
     assert found.data["text_to_cad"]["n_queries"] == 20.0
 

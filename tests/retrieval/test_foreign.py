@@ -8,7 +8,8 @@ from safetensors.torch import save_file
 
 from brepfind.errors import InputError
 from brepfind.retrieval.embeddings import write_embeddings
-from brepfind.retrieval.foreign import read_matrices, read_pair, write_pair
+from brepfind.retrieval.foreign import read_matrices
+from brepfind.retrieval.foreign_pairs import read_pair, write_pair
 
 ROWS = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
 
@@ -140,7 +141,7 @@ def test_a_table_with_a_row_per_caption(tmp_path):
     with pytest.raises(InputError, match="part 'b' has two different cad rows"):
         read_pair(path)
     table[["text"]].to_parquet(path)
-    with pytest.raises(InputError, match=r"has no column 'cad' \(there is: text\)"):
+    with pytest.raises(InputError, match=r"has no column 'cad' of lists \(there is: text\)"):
         read_pair(path)
 
 

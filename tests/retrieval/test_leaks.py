@@ -1,8 +1,12 @@
+import json
+
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from brepfind.cad.arrays import FACTS_VERSION
 from brepfind.cad.signature import SIGNATURE_SIZE
-from brepfind.errors import InputError
+from brepfind.errors import InputError, VersionMismatch
 from brepfind.retrieval.leaks import (
     leak_findings,
     leaked,
@@ -47,22 +51,35 @@ def test_signatures_lie_beside_their_checkpoint(tmp_path):
     checkpoint = tmp_path / "encoder.small.ckpt"
     assert read_signatures(checkpoint) is None
     write_signatures(checkpoint, SHAPES[[2, 0, 2]])
-    assert [file.name for file in tmp_path.iterdir()] == ["encoder.small.signatures.npy"]
+    assert [file.name for file in tmp_path.iterdir()] == ["encoder.small.signatures.safetensors"]
     assert (read_signatures(checkpoint) == SHAPES[[0, 2]]).all()
     assert leaked(["a", "b"], SHAPES[1:3], read_signatures(checkpoint)) == ["b"]
 
 
-@pytest.mark.parametrize("bad", [SHAPES[:, :8], SHAPES.astype(np.float32), SHAPES[0]])
-def test_signatures_of_another_kind_are_refused(tmp_path, bad):
-    np.save(tmp_path / "encoder.signatures.npy", bad)
-    with pytest.raises(InputError, match=r"signatures\.npy: holds float\d\d \(.*make pretrain"):
+@pytest.mark.parametrize(
+    ("rows", "version"), [(SHAPES[:, :9], FACTS_VERSION), (SHAPES, FACTS_VERSION - 1), (SHAPES, "")]
+)
+def test_signatures_measured_otherwise_are_refused(tmp_path, rows, version):
+    file = tmp_path / "encoder.signatures.safetensors"
+    tensors = {"signatures": np.ascontiguousarray(rows)}
+    save_file(tensors, file, metadata={"facts_version": str(version)} if version else None)
+    with pytest.raises(VersionMismatch, match=r"signatures of version .*pretrained-signatures"):
         read_signatures(tmp_path / "encoder.ckpt")
 
 
 def test_a_file_of_signatures_that_is_damaged_is_refused(tmp_path):
-    (tmp_path / "encoder.signatures.npy").write_bytes(b"nothing")
-    with pytest.raises(InputError, match="not a plain"):
+    (tmp_path / "encoder.signatures.safetensors").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="not a whole file of signatures"):
         read_signatures(tmp_path / "encoder.ckpt")
+
+
+def test_the_shipped_checkpoint_has_todays_signatures(request):
+    shipped = request.config.rootpath / "data/pretrained"
+    for checkpoint in shipped.glob("*.ckpt"):
+        rows = read_signatures(checkpoint)
+        assert rows is not None
+        parts = json.loads(checkpoint.with_suffix(".json").read_text())["parts"]
+        assert 0.9 * parts <= len(rows) <= parts  # a few are twins of each other
 
 
 def test_what_nobody_kept_is_said():

@@ -225,9 +225,12 @@ def pair_vitals(text: Rows, cad: Rows, part: NDArray[np.int64]) -> PairVitals:
 
     All NaN if a row is not finite or is zero.
     """
+    nothing = PairVitals(**dict.fromkeys(PairVitals.__slots__, math.nan))
+    if not all(len(rows) and np.isfinite(rows).all() for rows in (text, cad)):
+        return nothing
     norms = [_norms(rows.astype(np.float64)) for rows in (text, cad)]
-    if not all(len(norm) and np.isfinite(norm).all() and norm.min() > 0 for norm in norms):
-        return PairVitals(**dict.fromkeys(PairVitals.__slots__, math.nan))
+    if not all(norm.min() > 0 for norm in norms):
+        return nothing
     text_unit, cad_unit = (
         (rows / norm[:, None]).astype(np.float32)
         for rows, norm in zip((text, cad), norms, strict=True)

@@ -21,6 +21,7 @@ from brepfind.cad.extract import ExtractConfig
 from brepfind.corpus.manifest import read_corpus
 from brepfind.corpus.prepare import PrepareConfig, prepare
 from brepfind.errors import BrepfindError, InputError
+from brepfind.files import read_json
 from brepfind.graphs.extraction import extract_store
 from brepfind.graphs.store import GraphStore
 from brepfind.graphs.twins import twin_groups
@@ -42,17 +43,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", type=int, default=600, help="generated parts (%(default)s)")
     parser.add_argument("--seed", type=int, default=99, help="of the parts (%(default)s)")
     parser.add_argument("--out", type=Path, default=paths.PRETRAINED / "brepformer_small.ckpt")
+    parser.add_argument(
+        "--only-signatures",
+        action="store_true",
+        help="draw the same parts and only write down what they are, after a change of what a "
+        "signature is",
+    )
     given = parser.parse_args(arguments)
     setup_logging()
     try:
-        _run(given.parts, given.seed, given.out)
+        _run(given.parts, given.seed, given.out, given.only_signatures)
     except BrepfindError as error:
         log.error("%s", error)
         return error.exit_code
     return 0
 
 
-def _run(parts: int, seed: int, out: Path) -> None:
+def _run(parts: int, seed: int, out: Path, only_signatures: bool) -> None:
     began = time.monotonic()
     runtime = load_section(paths.PARAMS, "runtime", RuntimeConfig)
     # Batches are small: a second thread costs more in waiting than it brings.
@@ -66,7 +73,13 @@ def _run(parts: int, seed: int, out: Path) -> None:
     chosen = read_parts(
         graphs, Path(".brepfind/pairs"), None, SMALL.encoder.max_faces, None, leave_out=twins
     )
-    write_pretrained(SMALL, chosen, out)
+    if not only_signatures:
+        write_pretrained(SMALL, chosen, out)
+    elif (made := read_json(out.with_suffix(".json"))["parts"]) != len(chosen.ids):
+        raise InputError(
+            f"{out} was made of {made} parts, and {len(chosen.ids)} are left now: generator, split "
+            "or twins have changed; pretrain again with `make pretrain`"
+        )
     of = dict(zip(store.ids, store.signatures, strict=True))
     write_signatures(out, np.stack([of[model_id] for model_id in chosen.ids]))
     log.info("took %.0f s", time.monotonic() - began)

@@ -15,16 +15,19 @@ import pandas as pd
 
 from brepfind.corpus.manifest import Corpus, read_corpus
 from brepfind.errors import InputError
+from brepfind.findings import Finding, at_least, failed
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStore
 from brepfind.graphs.twins import twin_groups
+from brepfind.log import printable
 from brepfind.metrics.diagnostic import diagnostic
 from brepfind.metrics.gate import STANDARD_LIMITS, HealthConfig, Judgement, judge
-from brepfind.metrics.vitals import vitals
+from brepfind.metrics.vitals import Vitals, vitals
 from brepfind.retrieval.embed import embed
 from brepfind.retrieval.embeddings import Embeddings
-from brepfind.retrieval.evaluate import EvaluateConfig, evaluate
-from brepfind.retrieval.foreign import check_target, read_matrices, read_pair, write_pair
+from brepfind.retrieval.evaluate import EvaluateConfig, evaluate, table_findings
+from brepfind.retrieval.foreign import read_matrices
+from brepfind.retrieval.foreign_pairs import check_target, read_pair, write_pair
 from brepfind.retrieval.health import check_embeddings
 from brepfind.retrieval.model import load_trained
 
@@ -51,16 +54,34 @@ def vitals_of(path: Path, limits: HealthConfig = STANDARD_LIMITS) -> Outcome:
         InputError: if the file cannot be read or holds no matrix.
     """
     matrices = read_matrices(path)
-    signs = {name: vitals(rows) for name, rows in matrices.items()}
+    signs = {printable(name, 40): vitals(rows) for name, rows in matrices.items()}
     judged = [judge(name, one, limits, prefix="vitals") for name, one in signs.items()]
+    shapes = [shape_finding(name, one) for name, one in signs.items()]
+    lines = [diagnostic(judged, max(one.n for one in signs.values()))]
     return Outcome(
         code=exit_code(judged),
-        text=diagnostic(judged, max(one.n for one in signs.values())),
+        text="\n".join([*lines, *(f"  {one.line()}" for one in shapes if one.verdict != "ok")]),
         data={
             "verdict": {one.tower: one.state for one in judged},
             "vitals": {name: one.as_json() for name, one in signs.items()},
-            "findings": [finding.as_json() for one in judged for finding in one.findings],
+            "findings": [
+                finding.as_json()
+                for finding in [*(f for one in judged for f in one.findings), *shapes]
+            ],
         },
+    )
+
+
+def shape_finding(name: str, signs: Vitals) -> Finding:
+    """A matrix with more columns than rows may stand on its side; its vital signs are then those
+    of its columns, and look healthy.
+    """
+    return at_least(
+        f"vitals.{name}.rows_per_column",
+        signs.n / signs.dim,
+        1.0,
+        advice=f"{signs.n} rows of {signs.dim} columns: embeddings are rows; is it transposed?",
+        otherwise="warning",
     )
 
 
@@ -81,16 +102,22 @@ def evaluate_of(
     if len(embeddings.cad) == 0:
         raise InputError(f"{path}: holds no part")
     health = check_embeddings(embeddings, limits, prefix="evaluate")
-    code = exit_code(health.towers)
+    of_towers = {finding.name for judged in health.towers for finding in judged.findings}
+    beside = [f for f in failed(health.findings) if f.name not in of_towers]
+    code = 1 if beside else exit_code(health.towers)
     data: dict[str, Any] = {"health": health.as_json()}
-    if code == 1 or not health.self_retrieval >= 0:
-        return Outcome(code=1, text=f"{health.text}\nNo ranks: those of a sick tower mean nothing.",
-                       data=data)  # fmt: skip
+    if code == 1:
+        lines = [health.text, *(finding.line() for finding in beside)]
+        lines.append("No ranks: those of a sick tower mean nothing.")
+        return Outcome(code=1, text="\n".join(lines), data=data)
     tables = evaluate(embeddings, config)
-    data |= tables
-    if not tables["cad_to_cad"]["R_at_1"] >= config.min_self_retrieval:
+    found = table_findings(tables, config)
+    odd = [finding for finding in found if finding.verdict != "ok"]
+    data |= {**tables, "findings": [finding.as_json() for finding in found]}
+    if any(finding.name == "evaluate.self_retrieval" for finding in odd):
         code = 1
-    return Outcome(code=code, text=f"{health.text}\n{as_text(tables)}", data=data)
+    lines = [health.text, as_text(tables), *(finding.line() for finding in odd)]
+    return Outcome(code=code, text="\n".join(lines), data=data)
 
 
 def embed_store(
@@ -107,7 +134,7 @@ def embed_store(
     Args:
         weights: what the train stage wrote.
         out: a folder, or a file that ends in .npy, .parquet or .safetensors; see
-            :func:`~brepfind.retrieval.foreign.write_pair`.
+            :func:`~brepfind.retrieval.foreign_pairs.write_pair`.
         cache: folder for pairwise matrices.
         corpus: what is said of the parts; without it only parts are embedded.
         ids: which parts; all of the store if empty.
@@ -163,11 +190,6 @@ def as_text(tables: Mapping[str, Any]) -> str:
     lines = [f"{'':20}" + "".join(f"{key:>13}" for key in keys)]
     lines += [f"{name:20}" + "".join(f"{_cell(row[key]):>13}" for key in keys)
               for name, row in rows.items()]  # fmt: skip
-    gaps = [name for name in ("text_to_cad", "cad_to_text") if (rows[name]["tie_gap"] or 0) > 0.01]
-    lines += [
-        f"WARNING: {name}: ties decide up to {100 * rows[name]['tie_gap']:.1f} % of the queries"
-        for name in gaps
-    ]
     return "\n".join(lines)
 
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from brepfind.corpus.manifest import read_table
 from brepfind.errors import InputError, VersionMismatch
 from brepfind.files import atomic_path, write_bytes
 
@@ -157,13 +158,23 @@ def read_embeddings(folder: Path) -> Embeddings:
                     f"{path}: format {said.get('format')!r}, this version reads {FORMAT}; "
                     "make the embeddings again"
                 )
+            notes = dict(said.get("notes", {}))
             tensors = {name: file.get_tensor(name) for name in _TENSORS}
-        tables = {
-            name: pq.read_table(folder / f"{name}.parquet").to_pandas()
-            for name in ("parts", "captions")
-        }
-    except (SafetensorError, OSError, ValueError, pa.ArrowException) as error:
+    except (SafetensorError, OSError, ValueError, AttributeError, TypeError) as error:
         raise InputError(
             f"{folder}: cannot be read ({error}); make the embeddings again"
         ) from error
-    return Embeddings(model=said["model"], notes=said["notes"], **tensors, **tables)
+    tables = {
+        name: read_table(folder / f"{name}.parquet", schema)
+        for name, schema in (("parts", _PARTS), ("captions", _CAPTIONS))
+    }
+    for name, table in tables.items():
+        for column in table.columns[table.isna().any()]:
+            raise InputError(f"{folder / name}.parquet: {column} is missing in a row")
+    return Embeddings(
+        model=str(said.get("model", "")),
+        notes=notes,
+        parts=tables["parts"],
+        captions=tables["captions"],
+        **tensors,
+    )

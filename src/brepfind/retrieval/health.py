@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from brepfind.findings import Finding
+from brepfind.findings import Finding, at_most
 from brepfind.metrics.causes import Cause, Circumstances, likely_causes
 from brepfind.metrics.diagnostic import diagnostic
 from brepfind.metrics.gate import HealthConfig, Judgement, judge, self_retrieval_finding
@@ -112,6 +112,7 @@ def check_embeddings(
     own = self_retrieval(embeddings) if sound else float("nan")
     findings = [finding for judged in towers for finding in judged.findings]
     findings.append(self_retrieval_finding(own, limits, prefix))
+    findings.append(_same_rows(embeddings, prefix))
     causes = likely_causes(towers, known)
     return EmbeddingHealth(
         towers=towers,
@@ -123,6 +124,17 @@ def check_embeddings(
         text="\n".join(
             [diagnostic(towers, len(embeddings.cad)), *(f"  {cause.line()}" for cause in causes)]
         ),
+    )
+
+
+def _same_rows(embeddings: Embeddings, prefix: str) -> Finding:
+    """Two towers never agree to the last bit: rows that do are one tower's, given twice."""
+    same = (embeddings.text == embeddings.cad[embeddings.caption_part]).all(axis=1)
+    return at_most(
+        f"{prefix}.same_rows",
+        float(same.mean()) if len(same) else 0.0,
+        0.5,
+        advice="captions have the very embeddings of their parts: one tower was given for both",
     )
 
 

@@ -1,7 +1,8 @@
 """Test parts whose shape was seen before: in training, or in pretraining.
 
 What an encoder was pretrained on is known by the signatures of its parts, kept beside its
-checkpoint: ``name.ckpt`` has ``name.signatures.npy``, float64 (M, k), written with it.
+checkpoint: ``name.ckpt`` has ``name.signatures.safetensors``, float64 (M, k), stamped with
+the version of what is measured.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
-from brepfind.cad.signature import SIGNATURE_SCALE
-from brepfind.errors import InputError
-from brepfind.files import atomic_path
+from brepfind.cad.arrays import FACTS_VERSION
+from brepfind.cad.signature import SIGNATURE_SIZE
+from brepfind.errors import InputError, VersionMismatch
+from brepfind.files import write_bytes
 from brepfind.findings import Finding, Verdict, at_most
 from brepfind.graphs.twins import twin_groups
 
@@ -67,32 +71,37 @@ def leak_findings(
 
 def signatures_file(checkpoint: Path) -> Path:
     """Where the signatures of what a checkpoint was pretrained on lie."""
-    return checkpoint.with_suffix(".signatures.npy")
+    return checkpoint.with_suffix(".signatures.safetensors")
 
 
 def write_signatures(checkpoint: Path, signatures: NDArray[np.float64]) -> None:
     """Write them beside the checkpoint, each once and in a fixed order."""
-    with atomic_path(signatures_file(checkpoint)) as aside, aside.open("wb") as file:
-        np.save(file, np.unique(signatures, axis=0), allow_pickle=False)
+    rows = np.unique(np.asarray(signatures, np.float64), axis=0)
+    content = save({"signatures": rows}, metadata={"facts_version": str(FACTS_VERSION)})
+    write_bytes(signatures_file(checkpoint), content)
 
 
 def read_signatures(checkpoint: Path) -> NDArray[np.float64] | None:
     """Signatures of what a checkpoint was pretrained on, or None if nobody kept them.
 
     Raises:
-        InputError: if the file cannot be read, or holds signatures of another kind.
+        InputError: if the file cannot be read.
+        VersionMismatch: if its signatures are measured otherwise than today's: they match nothing,
+            and would call every test part new.
     """
     file = signatures_file(checkpoint)
     if not file.is_file():
         return None
     try:
-        rows = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{file}: is not a plain .npy file ({error})") from error
-    if rows.ndim != 2 or rows.shape[1] != len(SIGNATURE_SCALE) or rows.dtype != np.float64:
-        raise InputError(
-            f"{file}: holds {rows.dtype} {rows.shape}, a signature is {len(SIGNATURE_SCALE)} "
-            "float64 numbers; pretrain again with `make pretrain`"
+        with safe_open(file, framework="np") as opened:
+            version = (opened.metadata() or {}).get("facts_version")
+            rows = opened.get_tensor("signatures")
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{file}: is not a whole file of signatures ({error})") from error
+    if version != str(FACTS_VERSION) or rows.shape[1:] != (SIGNATURE_SIZE,):
+        raise VersionMismatch(
+            f"{file}: signatures of version {version} and shape {rows.shape}, this is version "
+            f"{FACTS_VERSION} with {SIGNATURE_SIZE} numbers; run `make pretrained-signatures`"
         )
     return np.asarray(rows, np.float64)
 
