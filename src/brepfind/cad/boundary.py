@@ -141,7 +141,7 @@ class _Image:
             count[at] = np.where(bent, _steps(tilted), 1)
 
         special = usable & ((kind > c.HYPERBOLA) | (self.kind > s.TORUS))
-        custom = {int(k): self._breaks(int(k)) for k in np.flatnonzero(special)}
+        custom = self._breaks(np.flatnonzero(special))
         for k, breaks in custom.items():
             count[k] = len(breaks) - 1
         one = np.flatnonzero(straight & usable)
@@ -160,32 +160,56 @@ class _Image:
                 high[i : i + len(breaks) - 1] = breaks[1:]
         return (one, first[one], last[one]), (coedge, low, high)
 
-    def _breaks(self, coedge: int) -> Floats:
-        """Where the image of one coedge, or the surface under it, is not smooth."""
+    def _breaks(self, coedges: Ints) -> dict[int, Floats]:
+        """Where the images of these coedges, or the surfaces under them, are not smooth."""
         part = self.part
-        first, last = self.range[coedge]
-        table = part.curves if self.flat[coedge] else part.pcurves
-        breaks = table.breaks(int(self.curve[coedge]), first, last)
-        if self.kind[coedge] <= s.TORUS:
-            return breaks
-        ends, _ = self.evaluate(np.full(len(breaks), coedge), breaks)
-        lo, hi = ends.min(axis=0), ends.max(axis=0)
-        box = (lo[0], hi[0], lo[1], hi[1])
-        knots = part.surfaces.breaks(int(self.surface[coedge]), box)
-        if table.kind[self.curve[coedge]] == c.LINE:
-            more = [breaks]
-            for k in range(2):
-                rise = ends[-1, k] - ends[0, k]
-                if abs(rise) > 1e-9:
-                    more.append(first + (knots[k] - ends[0, k]) / rise * (last - first))
-            inner = np.sort(np.concatenate(more))
-            inner = inner[(inner > first) & (inner < last)]
-            keep = np.diff(inner, prepend=first) > 1e-9 * (last - first)
-            return np.concatenate([[first], inner[keep], [last]])
-        spans = max(len(knots[0]), len(knots[1])) - 1
-        finer = max(1, -(-spans // (len(breaks) - 1)))
-        steps = np.linspace(0, 1, finer + 1)[:-1]
-        return np.append((breaks[:-1, None] + np.diff(breaks)[:, None] * steps).ravel(), last)
+        found: dict[int, Floats] = {}
+        for k, flat, curve, (first, last) in zip(
+            coedges.tolist(),
+            self.flat[coedges].tolist(),
+            self.curve[coedges].tolist(),
+            self.range[coedges].tolist(),
+            strict=True,
+        ):
+            found[k] = (part.curves if flat else part.pcurves).breaks(curve, first, last)
+        free = coedges[self.kind[coedges] > s.TORUS]
+        if not free.size:
+            return found
+        sizes = [len(found[k]) for k in free.tolist()]
+        places, _ = self.evaluate(
+            np.repeat(free, sizes), np.concatenate([found[k] for k in free.tolist()])
+        )
+        stops: Ints = np.cumsum(sizes)
+        starts: Ints = stops - np.array(sizes)
+        low = np.minimum.reduceat(places, starts)
+        high = np.maximum.reduceat(places, starts)
+        boxes = np.stack([low[:, 0], high[:, 0], low[:, 1], high[:, 1]], axis=1)
+        straight = part.pcurves.kind[self.curve[free]] == c.LINE
+        for i, (k, surface) in enumerate(
+            zip(free.tolist(), self.surface[free].tolist(), strict=True)
+        ):
+            knots = part.surfaces.breaks(surface, boxes[i].tolist())
+            if straight[i]:
+                ends = places[starts[i]], places[stops[i] - 1]
+                found[k] = _crossed(found[k], knots, *ends)
+            else:
+                spans = max(len(knots[0]), len(knots[1])) - 1
+                found[k] = c.divided(found[k], max(1, -(-spans // (len(found[k]) - 1))))
+        return found
+
+
+def _crossed(breaks: Floats, knots: tuple[Floats, Floats], begin: Floats, end: Floats) -> Floats:
+    """The parameters of a line in (u, v), from ``begin`` to ``end``, and where it crosses knots."""
+    first, last = breaks[0], breaks[-1]
+    more = [breaks]
+    for k in range(2):
+        rise = end[k] - begin[k]
+        if abs(rise) > 1e-9:
+            more.append(first + (knots[k] - begin[k]) / rise * (last - first))
+    inner = np.sort(np.concatenate(more))
+    inner = inner[(inner > first) & (inner < last)]
+    keep = np.diff(inner, prepend=first) > 1e-9 * (last - first)
+    return np.concatenate([[first], inner[keep], [last]])
 
 
 class _Chunk:

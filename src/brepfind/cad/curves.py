@@ -148,26 +148,36 @@ class Curves:
         if row not in self.splines:
             return np.array([first, last])
         along = self.splines[row][0]
-        breaks = spline_breaks(along, first, last)
         # High degrees, and weights, wind more than a few nodes can follow.
         finer = -(-along.degree // 3) * (2 if self.rational[row] else 1)
-        if finer == 1:
-            return breaks
-        steps = np.linspace(0, 1, finer + 1)[:-1]
-        return np.append((breaks[:-1, None] + np.diff(breaks)[:, None] * steps).ravel(), last)
+        return divided(spline_breaks(along, first, last), finer)
 
 
 def spline_breaks(along: Axis, first: float, last: float) -> Floats:
     """The ends, and the knots strictly between them, in ascending order."""
-    knots = np.unique(along.flat[along.degree : len(along.flat) - along.degree])
+    knots = along.distinct
     if along.period > 0 and (first < along.start or last > along.stop):
         low = np.floor((first - along.start) / along.period)
         high = np.floor((last - along.start) / along.period)
         turns = np.arange(low, high + 1)
         knots = np.unique((knots[None, :] + along.period * turns[:, None]).ravel())
     slack = 1e-9 * (last - first)
-    inner = knots[(knots > first + slack) & (knots < last - slack)]
-    return np.concatenate([[first], inner, [last]])
+    begin = int(knots.searchsorted(first + slack, side="right"))
+    end = max(begin, int(knots.searchsorted(last - slack)))
+    breaks = np.empty(end - begin + 2)
+    breaks[0], breaks[1:-1], breaks[-1] = first, knots[begin:end], last
+    return breaks
+
+
+def divided(breaks: Floats, parts: int) -> Floats:
+    """Each interval between ``breaks`` in ``parts`` equal ones."""
+    if parts == 1:
+        return breaks
+    out = np.empty((len(breaks) - 1) * parts + 1)
+    widths = breaks[1:] - breaks[:-1]
+    out[:-1] = (breaks[:-1, None] + widths[:, None] * (np.arange(parts) / parts)).ravel()
+    out[-1] = breaks[-1]
+    return out
 
 
 def _conic(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -45,8 +48,23 @@ def extract_file(path: Path, config: ExtractConfig) -> list[PartArrays]:
             ``multi_solid``, ``too_many_faces``, ``box``, ``volume``, ``invalid``, ``not_finite``.
     """
     reading.look(path)
-    shape, unit = reading.read(path)
-    return extract_shape(shape, unit, config)
+    with _no_garbage():
+        shape, unit = reading.read(path)
+        return extract_shape(shape, unit, config)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """No search for reference cycles: the tables of a part are many small objects without any,
+    and looking through them again and again is a tenth of the work.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def extract_shape(shape: TopoDS_Shape, unit: str, config: ExtractConfig) -> list[PartArrays]:

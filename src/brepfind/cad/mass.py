@@ -3,7 +3,7 @@
 By Green's theorem an integral over a trimmed face is a line integral along its outline of a
 function's antiderivative in u. For planes, cylinders, cones, spheres and tori the antiderivative
 is a closed form. For all other surfaces it is that of a polynomial through Gauss nodes between the
-surface's knots, which turns the outline into one weight per node (:func:`trimmed_weights`).
+surface's knots (:mod:`brepfind.cad.quadrature`).
 
 The volume follows from the divergence theorem, so only faces are ever integrated. Open CASCADE
 takes about as long for these numbers as for reading the file.
@@ -11,13 +11,15 @@ takes about as long for these numbers as for reading the file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from brepfind.cad import surfaces as s
-from brepfind.cad.boundary import Boundary, gauss
+from brepfind.cad.boundary import Boundary
+from brepfind.cad.quadrature import nodes, trimmed_weights
 from brepfind.cad.splines import Floats, Ints
 from brepfind.cad.topology import Topology
 
@@ -51,21 +53,6 @@ class Moments:
         return self.first / area[:, None] + self.origin
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFace:
-    """Nodes of a face on a free-form surface: parameters, weight, and what the surface is there.
-
-    ``weight`` (n,) is du dv with the trimming in it; ``point`` and ``cross`` (n, 3) are the surface
-    and the product of its derivatives, not normalised.
-    """
-
-    u: Floats
-    v: Floats
-    weight: Floats
-    point: Floats
-    cross: Floats
-
-
 def integrate(part: Topology, outline: Boundary) -> Moments:
     """Moments of all faces."""
     kind = part.surfaces.kind[part.face_surface]
@@ -81,15 +68,15 @@ def integrate(part: Topology, outline: Boundary) -> Moments:
     area = sums[:, 0].copy()
     rows = np.flatnonzero(kind > s.TORUS)
     if rows.size:
-        for face, tensor in _tensor_nodes(part, outline, rows).items():
-            point = tensor.point - origin
-            size = np.linalg.norm(tensor.cross, axis=1) * tensor.weight
+        for face, (weight, point, cross) in _free(part, outline, rows):
+            point = point - origin[:, None]
+            size = np.sqrt((cross * cross).sum(axis=0)) * weight
             area[face] = size.sum()
-            first[face] = size @ point
-            second[face] = (size[:, None] * point).T @ point
-            directed = tensor.cross * tensor.weight[:, None]
-            flux[face] = np.einsum("ij,ij->", point, directed)
-            normal[face] = directed.sum(axis=0)
+            first[face] = point @ size
+            second[face] = (point * size) @ point.T
+            directed = cross * weight
+            flux[face] = (point * directed).sum()
+            normal[face] = directed.sum(axis=1)
     # Outlines turn with the face on their left, so areas are positive; a face whose outline turns
     # the other way is measured all the same, and the validity check speaks about it.
     turned = np.where(area < 0, -1.0, 1.0)
@@ -229,96 +216,26 @@ def _into_space(
     return first, second, flux, normal
 
 
-_NODES, _WEIGHTS = gauss(6)
-
-
-def trimmed_weights(
-    u_breaks: Floats, v_breaks: Floats, uv: Floats, dv: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Weights on a tensor grid of Gauss nodes that integrate over the inside of an outline.
-
-    Args:
-        u_breaks, v_breaks: cells within which the integrand is smooth.
-        uv, dv: nodes of the outline (n, 2) and their dv (n,).
-
-    Returns:
-        Node parameters in u (a,) and in v (b,), and weights (a, b).
+def _free(
+    part: Topology, outline: Boundary, rows: Ints
+) -> Iterator[tuple[int, tuple[Floats, Floats, Floats]]]:
+    """Free-form faces: the weights (n,) of nodes on each, and, (3, n), where they lie and the
+    product of the surface's derivatives there, not normalised.
     """
-    u_nodes, v_nodes = _cells(u_breaks), _cells(v_breaks)
-    over_u = _antiderivative(u_breaks, uv[:, 0])
-    at_v = _interpolation(v_breaks, uv[:, 1])
-    return u_nodes, v_nodes, over_u.T @ (dv[:, None] * at_v)
-
-
-def _cells(breaks: Floats) -> Floats:
-    return (breaks[:-1, None] + np.diff(breaks)[:, None] * _NODES).ravel()
-
-
-def _locate(breaks: Floats, x: Floats) -> tuple[Ints, Floats]:
-    """The cell of each x, and its place in it (outside 0..1 only beyond the ends).
-
-    A face may be so narrow that a cell of it has no width; whatever its place, it adds nothing.
-    """
-    cell = np.clip(np.searchsorted(breaks, x, side="right") - 1, 0, len(breaks) - 2)
-    width = breaks[cell + 1] - breaks[cell]
-    return cell, (x - breaks[cell]) / np.where(width > 0, width, 1.0)
-
-
-# Lagrange polynomials through the nodes, as powers: row k holds polynomial k, lowest power first.
-_LAGRANGE = np.linalg.inv(np.vander(_NODES, increasing=True)).T
-_LAGRANGE_INTEGRAL = np.hstack(
-    [np.zeros((len(_NODES), 1)), _LAGRANGE / np.arange(1, len(_NODES) + 1)]
-)
-
-
-def _interpolation(breaks: Floats, x: Floats) -> Floats:
-    """(n, nodes): what interpolates a function at x from its values at all nodes."""
-    cell, place = _locate(breaks, x)
-    m = len(_NODES)
-    out = np.zeros((len(x), (len(breaks) - 1) * m))
-    local = np.vander(place, m, increasing=True) @ _LAGRANGE.T
-    np.put_along_axis(out, cell[:, None] * m + np.arange(m), local, axis=1)
-    return out
-
-
-def _antiderivative(breaks: Floats, x: Floats) -> Floats:
-    """(n, nodes): what integrates a function from the first break to x."""
-    cell, place = _locate(breaks, x)
-    m = len(_NODES)
-    widths = np.diff(breaks)
-    whole = np.tril(np.ones((len(widths), len(widths))), -1)[cell] * widths
-    out = (whole[:, :, None] * _WEIGHTS).reshape(len(x), -1)
-    local = np.vander(place, m + 1, increasing=True) @ _LAGRANGE_INTEGRAL.T
-    np.put_along_axis(out, cell[:, None] * m + np.arange(m), local * widths[cell][:, None], axis=1)
-    return out
-
-
-def _tensor_nodes(part: Topology, outline: Boundary, rows: Ints) -> dict[int, TensorFace]:
-    """Nodes of free-form faces, evaluated together."""
     order = np.argsort(outline.node_face, kind="stable")
-    sorted_face = outline.node_face[order]
-    begins = np.searchsorted(sorted_face, rows)
-    ends = np.searchsorted(sorted_face, rows, side="right")
-    us, vs, weights = [], [], []
-    for face, begin, end in zip(rows, begins, ends, strict=True):
-        mine = order[begin:end]
-        u0, u1, v0, v1 = outline.box[face].tolist()
-        breaks = part.surfaces.breaks(int(part.face_surface[face]), (u0, u1, v0, v1))
-        u, v, w = trimmed_weights(*breaks, outline.node_uv[mine], outline.node_dv[mine])
-        us.append(np.repeat(u, len(v)))
-        vs.append(np.tile(v, len(u)))
-        weights.append(w.ravel())
-    sizes = [len(u) for u in us]
-    surface = np.repeat(part.face_surface[rows], sizes)
-    u, v, weight = np.concatenate(us), np.concatenate(vs), np.concatenate(weights)
-    point, by_u, by_v = part.surfaces.evaluate(surface, u, v)
-    cross = np.cross(by_u, by_v)
-    out = {}
-    at = 0
-    for face, size in zip(rows.tolist(), sizes, strict=True):
-        part_of = slice(at, at + size)
-        out[face] = TensorFace(
-            u[part_of], v[part_of], weight[part_of], point[part_of], cross[part_of]
-        )
-        at += size
-    return out
+    rank = np.full(part.n_faces, -1)
+    rank[rows] = np.arange(len(rows))
+    order = order[rank[outline.node_face[order]] >= 0]
+    surfaces = part.face_surface[rows]
+    cells = [
+        part.surfaces.breaks(surface, box)
+        for surface, box in zip(surfaces.tolist(), outline.box[rows].tolist(), strict=True)
+    ]
+    weights = trimmed_weights(
+        cells, rank[outline.node_face[order]], outline.node_uv[order], outline.node_dv[order]
+    )
+    grids = part.surfaces.on_grids(surfaces, [(nodes(u), nodes(v)) for u, v in cells])
+    for face, weight, grid in zip(rows.tolist(), weights, grids, strict=True):
+        point, (ux, uy, uz), (vx, vy, vz) = grid.reshape(3, 3, -1)
+        cross = np.stack([uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx])
+        yield face, (weight.ravel(), point, cross)

@@ -27,6 +27,7 @@ class Axis:
         pole_index: which stored pole each flat pole is; longer than the poles where periodic.
         start, stop: the parameter domain.
         period: its length where the spline is periodic, else 0.
+        distinct: the knots of the domain, both ends included, each once, ascending.
     """
 
     degree: int
@@ -35,6 +36,7 @@ class Axis:
     start: float
     stop: float
     period: float
+    distinct: Floats
 
 
 def axis(degree: int, knots: Floats, multiplicities: Ints, periodic: bool) -> Axis:
@@ -43,7 +45,9 @@ def axis(degree: int, knots: Floats, multiplicities: Ints, periodic: bool) -> Ax
     start, stop = float(knots[0]), float(knots[-1])
     if not periodic:
         n = len(flat) - degree - 1
-        return Axis(degree, flat, np.arange(n), float(flat[degree]), float(flat[n]), 0.0)
+        start, stop = float(flat[degree]), float(flat[n])
+        within = knots[(knots >= start) & (knots <= stop)]
+        return Axis(degree, flat, np.arange(n), start, stop, 0.0, within)
     period = stop - start
     n_poles = int(multiplicities[:-1].sum())
     before = degree + 1 - int(multiplicities[0])
@@ -54,7 +58,7 @@ def axis(degree: int, knots: Floats, multiplicities: Ints, periodic: bool) -> Ax
     origin = int(-turns[0]) * n_poles
     n = n_poles + before
     flat = long[origin - before : origin - before + n + degree + 1]
-    return Axis(degree, flat, np.arange(n) % n_poles, start, stop, period)
+    return Axis(degree, flat, np.arange(n) % n_poles, start, stop, period, knots)
 
 
 class AxisGroup:
@@ -119,6 +123,27 @@ class AxisGroup:
                 slope -= lower[i] / (right[i + 1] + left[p - i])
             slopes.append(p * slope)
         return span, values, slopes
+
+    def matrices(self, slot: Ints, ts: Sequence[Floats]) -> list[tuple[int, Floats]]:
+        """What turns poles into values and derivatives at ``ts[i]`` on spline ``slot[i]``.
+
+        Returns for each the place of the first pole that counts, and float64 (2, len(t), poles).
+        """
+        sizes = [len(t) for t in ts]
+        first, values, slopes = self.basis(np.repeat(slot, sizes), np.concatenate(ts))
+        both = np.stack([np.stack(values, axis=1), np.stack(slopes, axis=1)])
+        steps = np.arange(self.degree + 1)
+        out = []
+        begin = 0
+        for size in sizes:
+            mine = slice(begin, begin + size)
+            begin += size
+            low = int(first[mine].min())
+            at = first[mine] - low
+            matrix = np.zeros((2, size, int(at.max()) + self.degree + 1))
+            matrix[:, np.arange(size)[:, None], at[:, None] + steps] = both[:, mine]
+            out.append((low, matrix))
+        return out
 
 
 class CurveGroup:
@@ -193,3 +218,26 @@ class SurfaceGroup:
             (by_u[:, :3] - by_u[:, 3:] * position) / weight,
             (by_v[:, :3] - by_v[:, 3:] * position) / weight,
         )
+
+    def on_grids(self, slot: Ints, grids: Sequence[tuple[Floats, Floats]]) -> list[Floats]:
+        """As :meth:`Surfaces.on_grids`: a product of two thin matrices with the poles for each."""
+        us = self.u.matrices(slot, [u for u, _ in grids])
+        vs = self.v.matrices(slot, [v for _, v in grids])
+        out = []
+        for k, (low_u, along_u), (low_v, along_v) in zip(slot.tolist(), us, vs, strict=True):
+            (_, a, m), (_, b, n) = along_u.shape, along_v.shape
+            stride = int(self.stride[k])
+            begin = int(self.offset[k]) + low_u * stride
+            poles = self.poles[begin : begin + m * stride].reshape(m, stride, 4)
+            poles = poles[:, low_v : low_v + n, : 4 if self.rational else 3]
+            channels = poles.shape[2]
+            half = poles.transpose(0, 2, 1).reshape(m * channels, n) @ along_v.reshape(2 * b, n).T
+            full = along_u.reshape(2 * a, m) @ half.reshape(m, channels * 2 * b)
+            full = full.reshape(2, a, channels, 2, b).transpose(0, 3, 2, 1, 4)
+            found = np.stack([full[0, 0], full[1, 0], full[0, 1]])
+            if self.rational:
+                weight = found[0, 3]
+                found[0, :3] /= weight
+                found[1:, :3] = (found[1:, :3] - found[1:, 3:] * found[0, :3]) / weight
+            out.append(found[:, :3])
+        return out

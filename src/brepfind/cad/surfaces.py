@@ -8,12 +8,13 @@ degree. Parameters are Open CASCADE's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from brepfind.cad.curves import Curves, CurveTable, spline_breaks
+from brepfind.cad.curves import Curves, CurveTable, divided, spline_breaks
 from brepfind.cad.splines import Axis, Floats, Ints, SurfaceGroup
 
 # Open CASCADE's codes in its binary format.
@@ -179,6 +180,38 @@ class Surfaces:
                 )
         return out[0], out[1], out[2]
 
+    def on_grids(self, index: Ints, grids: Sequence[tuple[Floats, Floats]]) -> list[Floats]:
+        """Points and first derivatives on tensor grids of parameters, one on each of surfaces.
+
+        Args:
+            index: surfaces (n,).
+            grids: parameters in u (a,) and in v (b,) on each.
+
+        Returns:
+            For each float64 (3, 3, a, b): point, u and v derivative; x, y, z.
+        """
+        out: list[Floats] = [np.empty(0)] * len(index)
+        kind = self.kind[index]
+        spline = (kind == BEZIER) | (kind == BSPLINE)
+        degrees = self._degrees[index]
+        for (p, q), group in self._groups.items():
+            at = np.flatnonzero(spline & (degrees[:, 0] == p) & (degrees[:, 1] == q)).tolist()
+            if at:
+                of_group = group.on_grids(self._slot[index[at]], [grids[i] for i in at])
+                for i, one in zip(at, of_group, strict=True):
+                    out[i] = one
+        rest = np.flatnonzero(~spline).tolist()
+        if rest:
+            u = [np.repeat(grids[i][0], len(grids[i][1])) for i in rest]
+            v = [np.tile(grids[i][1], len(grids[i][0])) for i in rest]
+            sizes = [len(one) for one in u]
+            row = np.repeat(index[rest], sizes)
+            found = np.stack(self.evaluate(row, np.concatenate(u), np.concatenate(v)))
+            for i, one in zip(rest, np.split(found, np.cumsum(sizes)[:-1], axis=1), strict=True):
+                shape = (3, 3, len(grids[i][0]), len(grids[i][1]))
+                out[i] = one.transpose(0, 2, 1).reshape(shape)
+        return out
+
     def _offset(self, index: Ints, u: Floats, v: Floats) -> tuple[Floats, Floats, Floats]:
         basis, distance = self.basis[index], self.radius[index, 0][:, None]
 
@@ -229,9 +262,7 @@ def _finer(breaks: Floats, degree: int) -> Floats:
     """At least three cells where the surface is not straight: one span may hold a sharp bend."""
     if degree == 1 or len(breaks) > 3:
         return breaks
-    parts = 3 if len(breaks) == 2 else 2
-    steps = np.linspace(0, 1, parts + 1)[:-1]
-    return np.append((breaks[:-1, None] + np.diff(breaks)[:, None] * steps).ravel(), breaks[-1])
+    return divided(breaks, 3 if len(breaks) == 2 else 2)
 
 
 def _turns(first: float, last: float) -> Floats:
