@@ -74,6 +74,12 @@ def pinwheel():
     return cut(box(60, 30, 10), *slots)
 
 
+def windmill():
+    """A square plate with four shallow slots that lean one way: no axis in its plane is its own."""
+    corners = ((6, 25, 6, 20), (25, 28, 20, 6), (28, -5, 6, 20), (-5, 6, 20, 6))
+    return cut(box(40, 40, 8), *(box(dx, dy, 4, at=(x, y, 5)) for x, y, dx, dy in corners))
+
+
 @pytest.fixture(scope="module")
 def original():
     return part_of(mixed())
@@ -142,7 +148,7 @@ def test_a_unit_changes_nothing_but_its_name(unit, tmp_path):
     assert twins(reference, part) == [0, 0]
 
 
-@pytest.mark.parametrize("shape", [mixed, enclosure, pinwheel])
+@pytest.mark.parametrize("shape", [mixed, enclosure, pinwheel, windmill])
 def test_the_signature_tells_copies_from_images_and_sizes(shape):
     part = part_of(shape())
     copies = [part_of(transformed(shape(), motion(seed))) for seed in (1, 2)]
@@ -153,9 +159,15 @@ def test_the_signature_tells_copies_from_images_and_sizes(shape):
 
 
 def test_each_kind_of_handedness_is_needed():
-    """The enclosure's neighbours see no hand, and the pinwheel's whole has none but in x y z."""
+    """The enclosure's neighbours see no hand, and the pinwheel's whole has none but in x y z.
+
+    The windmill's whole has none at all: its principal axes are not its own.
+    """
     tolerance = SIGNATURE_RTOL * 10
-    walls, wheel = (part_of(shape()).facts.signature for shape in (enclosure, pinwheel))
+    walls, wheel, mill = (
+        part_of(shape()).facts.signature for shape in (enclosure, pinwheel, windmill)
+    )
+    assert np.abs(mill[9:]).max() < tolerance * mill[1] < np.abs(mill[7:9]).max()
     assert np.abs(walls[7:9]).max() < tolerance * walls[1] < np.abs(walls[9:]).max()
     assert np.abs(wheel[10]) < tolerance * wheel[1] < np.abs(wheel[9])
 
