@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from brepfind import cli
 from brepfind.cad.arrays import FEATURE_VERSION
 from brepfind.checkpoints.weights import save_weights
 from brepfind.errors import InputError
 from brepfind.retrieval.commands import embed_store, evaluate_of, vitals_of
 from brepfind.retrieval.embeddings import read_embeddings
+from brepfind.retrieval.foreign_pairs import read_pair
 
 
 def normal(n, seed=0):
@@ -137,3 +139,9 @@ def test_what_embed_writes_evaluate_reads(tmp_path, weights, world, name):
     found = evaluate_of(out)
     assert found.data["text_to_cad"]["n_items"] == 18.0
     assert found.data["text_to_cad"]["n_queries"] == 37.0
+
+
+def test_the_command_embeds_a_store(tmp_path, weights, world, capsys):
+    cli.embed([world.root / "graphs"], tmp_path / "x.parquet", weights, world.root / "corpus")
+    assert f"18 parts and 37 captions in {tmp_path / 'x.parquet'}" in capsys.readouterr().out
+    assert read_pair(tmp_path / "x.parquet").parts["model_id"].tolist() == sorted(world.ids)

@@ -56,6 +56,7 @@ def test_twins_answer_for_each_other(embeddings_of):
     twins = embeddings_of(cad, rows, cad, twin=[4, 4, 7])
     found = evaluate(twins, CONFIG)
     assert found["text_to_cad"]["R_at_1"] == found["cad_to_cad"]["R_at_1"] == 1.0
+    assert self_retrieval(twins) == 1.0
     assert found["text_to_cad"]["own_part_only"]["R_at_1"] == pytest.approx(2 / 3)
     assert found["cad_to_cad"]["own_part_only"]["R_at_1"] == pytest.approx(2 / 3)
     # the same rows without being twins: two shapes that the tower cannot tell apart
