@@ -50,6 +50,12 @@ def extract_file(path: Path, config: ExtractConfig) -> list[PartArrays]:
     reading.look(path)
     with _no_garbage():
         shape, unit = reading.read(path)
+        try:
+            return _arrays(_sound(shape, config), config, unit, healed=False)
+        except RejectedPart as error:
+            if error.reason not in _HEALABLE:
+                raise
+        shape, unit = reading.read(path, thorough=True)
         return extract_shape(shape, unit, config)
 
 
@@ -70,19 +76,32 @@ def _no_garbage() -> Iterator[None]:
 def extract_shape(shape: TopoDS_Shape, unit: str, config: ExtractConfig) -> list[PartArrays]:
     """The graph of a shape that is in memory, in millimetres; see :func:`extract_file`."""
     try:
-        measured = _measure(shape, config)
-        valid = reading.is_valid(shape)
-        complaint = RejectedPart("invalid", "Open CASCADE finds it invalid")
+        return _arrays(_sound(shape, config), config, unit, healed=False)
     except RejectedPart as error:
-        if error.reason not in ("volume", "invalid"):
+        if error.reason not in _HEALABLE:
             raise
-        valid, complaint = False, error
-    healed = not valid
-    if healed:
-        shape = reading.heal(shape)
-        measured = _measure(shape, config)
-        if not reading.is_valid(shape):
-            raise RejectedPart(complaint.reason, f"{complaint.message}, after healing too")
+        complaint = error
+    shape = reading.heal(shape)
+    measured = _measure(shape, config)
+    if not reading.is_valid(shape):
+        raise RejectedPart(complaint.reason, f"{complaint.message}, after healing too")
+    return _arrays(measured, config, unit, healed=True)
+
+
+_HEALABLE = frozenset({"volume", "invalid"})
+
+
+def _sound(shape: TopoDS_Shape, config: ExtractConfig) -> list[features.Measured]:
+    """The shape measured, if it is valid as it stands."""
+    measured = _measure(shape, config)
+    if not reading.is_valid(shape):
+        raise RejectedPart("invalid", "Open CASCADE finds it invalid")
+    return measured
+
+
+def _arrays(
+    measured: list[features.Measured], config: ExtractConfig, unit: str, *, healed: bool
+) -> list[PartArrays]:
     return [features.arrays(one, config.grid, unit, healed) for one in measured]
 
 
