@@ -74,7 +74,7 @@ def evaluate(context: StageContext) -> Mapping[str, Any]:
     found = [*leaks, *signs.findings, *table_findings(result, config)]
     findings.require("evaluate", found)
     for warning in (finding for finding in found if finding.verdict == "warning"):
-        log.warning("%s", warning.line())
+        log.warning("%s", warning.line().removeprefix("WARNING "))
     tower = TextTower.load(trained.metadata["text_tower"], "frozen", 1)
     data = ridge_data(store, corpus, split, twins, tower)
     result["baselines"]["ridge"] = {"text_to_cad": ridge_baseline(data)}

@@ -187,7 +187,7 @@ class Gate:
         """Look at every value of every tensor of some files in the model's folder."""
         found: list[Finding] = []
         rows: list[dict[str, Any]] = []
-        counts: Counter[str] = Counter()
+        counts: Counter[str] = Counter(weights=0, optimizer=0, ema=0)
         for name in names:
             diagnosis = diagnose(self.folder / name)
             found += _of_file(name, diagnosis)
