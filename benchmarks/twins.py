@@ -1,6 +1,6 @@
 """Twins found and missed: moved, mirrored, resized and rewritten copies of real shapes.
 
-    PYTHONPATH=src python benchmarks/twins.py STEP_FOLDER... [--parts 80] [--seed 0]
+    PYTHONPATH=src python -m benchmarks.twins STEP_FOLDER... [--parts 80] [--seed 0]
 
 Each STEP file is read, and copies of it are written and read again: turned and moved, in inches,
 mirrored, and 0.1 % larger. Then ``twin_groups`` is asked about all of them at once. A copy that is
@@ -35,7 +35,7 @@ from brepfind.graphs.twins import twin_groups
 
 CONFIG = ExtractConfig(
     grid=10,
-    max_faces=300,
+    max_faces=1000,
     multi_solid="merge",
     timeout_s=60.0,
     memory_gb=4.0,
