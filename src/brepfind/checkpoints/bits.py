@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 
@@ -71,8 +72,24 @@ def integer_of(dtype: torch.dtype) -> torch.dtype:
     return FLOATS[dtype].integer if dtype in FLOATS else _OF_WIDTH[dtype.itemsize]
 
 
-def magnitudes(integers: torch.Tensor, bits: FloatBits) -> torch.Tensor:
+def extent(integers: np.ndarray, bits: FloatBits) -> tuple[int, int]:
+    """The least and the greatest magnitude of a block, as masked patterns.
+
+    Nothing is written: among signed integers the largest is the greatest positive float and the
+    smallest is the negative one nearest to zero; among unsigned ones it is the other way round.
+    """
+    mask = bits.mask if bits.mask is not None else 0xFF
+    patterns = [
+        int(extreme.reduce(integers.view(f"{sign}{integers.itemsize}"))) & mask
+        for sign in "ui"
+        for extreme in (np.minimum, np.maximum)
+    ]
+    return min(patterns), max(patterns)
+
+
+def magnitudes(block: np.ndarray, bits: FloatBits) -> torch.Tensor:
     """The block with its sign bits cleared, in a buffer of this thread's that is used again."""
+    integers = torch.from_numpy(block)
     if bits.mask is None:
         return integers
     buffer = _buffer(integers.dtype, integers.numel())

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
 import torch
 
+from brepfind.checkpoints.bits import integer_of
 from brepfind.checkpoints.folding import BLOCK_WORDS, WORD
 
 BLOCK_BYTES = BLOCK_WORDS * WORD  # this and what is made of it stay in a core's own cache
@@ -30,6 +32,10 @@ class Plain:
     def flat(self) -> torch.Tensor | None:
         """All values in one dimension, if that is possible without a copy."""
         return self.values.view(-1) if self.values.is_contiguous() else None
+
+    def integers(self) -> np.ndarray:
+        """The values as the integers they are stored as; not a copy."""
+        return self.values.view(integer_of(self.values.dtype)).numpy()
 
     def index(self, position: int) -> tuple[int, ...]:
         """Where the value at a flat position stands in the original tensor."""
@@ -59,27 +65,29 @@ def plain(tensor: torch.Tensor) -> Plain:
 
 
 def blocks(
-    values: torch.Tensor, start: int = 0, stop: int | None = None
-) -> Iterator[tuple[int, torch.Tensor]]:
+    values: np.ndarray, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[int, np.ndarray]]:
     """Flat blocks with their position in C order; views where possible, short copies elsewhere.
 
+    NumPy's, because slicing a tensor takes as long as looking at the slice.
+
     Args:
-        values: as :class:`Plain` holds them.
+        values: as :meth:`Plain.integers` gives them.
         start: the first flat position, for contiguous values only.
         stop: the position after the last, for contiguous values only.
     """
-    length = max(1, BLOCK_BYTES // values.element_size())
-    if values.is_contiguous():
-        flat = values.view(-1)
-        stop = flat.numel() if stop is None else stop
+    length = max(1, BLOCK_BYTES // values.itemsize)
+    if values.flags.c_contiguous:
+        flat = values.reshape(-1)
+        stop = len(flat) if stop is None else stop
         for at in range(start, stop, length):
             yield at, flat[at : min(at + length, stop)]
         return
     yield from _strided(values, 0, length)
 
 
-def _strided(values: torch.Tensor, at: int, length: int) -> Iterator[tuple[int, torch.Tensor]]:
-    if values.numel() <= length:
+def _strided(values: np.ndarray, at: int, length: int) -> Iterator[tuple[int, np.ndarray]]:
+    if values.size <= length:
         yield at, values.reshape(-1)
         return
     row = prod(values.shape[1:])

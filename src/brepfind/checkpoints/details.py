@@ -63,8 +63,8 @@ def far_values(part: Plain, largest: float) -> Far | None:
         return None
     limit = pattern(min(_FAR * usual, torch.finfo(flat.dtype).max), flat.dtype)
     count, first = 0, None
-    for at, block in blocks(part.values):
-        masked = magnitudes(block.view(bits.integer), bits)
+    for at, block in blocks(part.integers()):
+        masked = magnitudes(block, bits)
         far = (masked > limit) & (masked < (bits.nonfinite or 0))
         here = int(far.sum())
         if here and first is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from brepfind.checkpoints.bits import FLOATS, FloatBits, integer_of, magnitudes
+from brepfind.checkpoints.bits import FLOATS, FloatBits, extent, magnitudes
 from brepfind.checkpoints.blocks import BLOCK_BYTES, Plain, blocks
 from brepfind.checkpoints.folding import BLOCK_WORDS, WORD, WORTH_IT, Folding
 from brepfind.checkpoints.parts import Parts
@@ -73,24 +73,22 @@ def look_at(parts: Parts, start: int, stop: int | None, summing: bool) -> Signs:
     low, high, varies = 1 << 64, 0, False
     crc = _Sum(part, start, stop) if summing else None
     bits = FLOATS.get(part.values.dtype)
-    integer = integer_of(part.values.dtype)
-    for at, block in blocks(part.values, start, stop):
-        integers = block.view(integer)
+    for at, block in blocks(part.integers(), start, stop):
         if crc is not None:
-            crc.take(integers)
+            crc.take(block)
         total.nbytes += block.nbytes
         if width:
-            _note_alike(total, integers.numpy(), at, width)
+            _note_alike(total, block, at, width)
         if bits is None:
-            total.add(_of_integers(integers))
+            total.add(_of_integers(block))
             continue
-        least, most = torch.aminmax(magnitudes(integers, bits))
-        block_low, block_high = int(least), int(most)
+        block_low, block_high = extent(block, bits)
         if _ordinary(block_low, block_high, bits):
             # Nearly every block of a sound checkpoint ends here; the rest is for the odd ones.
             low, high, varies = min(low, block_low), max(high, block_high), True
         else:
-            total.add(_of_odd_floats(block, integers, bits, at, block_low, block_high))
+            dtype = part.values.dtype
+            total.add(_of_odd_floats(block, dtype, bits, at, block_low, block_high))
     if varies:
         total.add(Signs(low=low, high=high, varies=True))
     total.crc = crc.value() if crc is not None else 0
@@ -122,10 +120,10 @@ class _Sum:
         if aligned and whole.nbytes >= WORTH_IT and BLOCK_BYTES == BLOCK_WORDS * WORD:
             self._folding = Folding(whole[: whole.nbytes // WORD * WORD].view(np.int64))
 
-    def take(self, block: torch.Tensor) -> None:
+    def take(self, block: np.ndarray) -> None:
         """The next block."""
         if self._folding is None:
-            self._crc = zlib.crc32(block.view(torch.uint8).numpy().data, self._crc)
+            self._crc = zlib.crc32(block.view(np.uint8).data, self._crc)
         else:
             self._folding.fold(self._at)
             self._at += BLOCK_WORDS
@@ -140,28 +138,28 @@ def _ordinary(low: int, high: int, bits: FloatBits) -> bool:
     return low >= bits.tiny and low != high and finite and not bits.negative_zero_is_nan
 
 
-def _of_integers(integers: torch.Tensor) -> Signs:
-    low, high = torch.aminmax(integers)
-    one = int(low)
-    return Signs(one=one, varies=one != int(high))
+def _of_integers(integers: np.ndarray) -> Signs:
+    one = int(np.minimum.reduce(integers))
+    return Signs(one=one, varies=one != int(np.maximum.reduce(integers)))
 
 
 def _of_odd_floats(
-    block: torch.Tensor, integers: torch.Tensor, bits: FloatBits, at: int, low: int, high: int
+    integers: np.ndarray, dtype: torch.dtype, bits: FloatBits, at: int, low: int, high: int
 ) -> Signs:
     total = Signs(low=low, high=high, varies=True)
     if low == high:
         total = replace(_of_integers(integers), low=low, high=high)
     if bits.negative_zero_is_nan or (bits.nonfinite is not None and high >= bits.nonfinite):
-        _count_nonfinite(total, block, integers, bits, at)
+        _count_nonfinite(total, integers, dtype, bits, at)
     if bits.tiny and low < bits.tiny and high > 0:
         _count_denormals(total, integers, bits, at)
     return total
 
 
 def _count_nonfinite(
-    total: Signs, block: torch.Tensor, integers: torch.Tensor, bits: FloatBits, at: int
+    total: Signs, integers: np.ndarray, dtype: torch.dtype, bits: FloatBits, at: int
 ) -> None:
+    block = torch.from_numpy(integers).view(dtype)
     # Upcast first: some float8 types have no isinf, and e8m0fnu calls its NaN finite.
     wide = block if block.dtype is torch.float64 else block.float()
     for kind, mask in (("nan", torch.isnan(wide)), ("inf", torch.isinf(wide))):
@@ -175,7 +173,7 @@ def _count_nonfinite(
         total.low, total.high = map(int, torch.aminmax(finite))
 
 
-def _count_denormals(total: Signs, integers: torch.Tensor, bits: FloatBits, at: int) -> None:
+def _count_denormals(total: Signs, integers: np.ndarray, bits: FloatBits, at: int) -> None:
     masked = magnitudes(integers, bits)
     if total.low == 0:
         # Zeros hide the smallest number above them: move zero past all others, look again.
