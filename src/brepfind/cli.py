@@ -198,15 +198,18 @@ def encode(
 def inspect(
     file: Annotated[Path, typer.Argument(help="A STEP file.")],
     faces: Annotated[bool, typer.Option("--faces", help="List every face.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw it, faces coloured by type: a PNG to write.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds the file may take.")] = 60.0,
 ) -> None:
-    """What is in a STEP file: solids, faces and edges by type, box, volume, signature.
+    """What is in a STEP file: solids, faces and edges by type, box, volume, signature, warnings.
 
     It is read in a process of its own, so that a bad file cannot hurt.
     """
-    from brepfind.cad.extract import ExtractConfig
-    from brepfind.cad.pool import extract_many
+    from brepfind.cad.extract import ExtractConfig, extract_file
+    from brepfind.cad.pool import work_on
     from brepfind.cad.summary import face_rows, summary
 
     config = ExtractConfig(
@@ -218,18 +221,28 @@ def inspect(
         max_reject_rate=0,
         shards=1,
     )
-    (outcome,) = extract_many([("file", file)], config, workers=1)
-    if outcome.reject is not None:
-        raise InputError(f"{file}: {outcome.reject}")
-    (part,) = outcome.parts
+
+    def isolated(work: Any) -> Any:
+        (outcome,) = work_on([("file", file)], work, config, workers=1)
+        if outcome.reject is not None:
+            raise InputError(f"{file}: {outcome.reject}")
+        return outcome.parts[0]
+
+    part = isolated(extract_file)
     facts = summary(part)
+    if picture is not None:
+        from brepfind.cad.mesh import mesh_file
+        from brepfind.report.picture import draw_part
+
+        draw_part(isolated(mesh_file), picture)
     if as_json:
         typer.echo(json.dumps(facts | ({"faces": face_rows(part)} if faces else {}), indent=2))
         return
     out = Console()
     table = Table(title=_cell(file.name), show_header=False)
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _text(value))
+        shown = value if name == "signature" else _text(value)  # all nine numbers
+        table.add_row(name.replace("_", " "), shown)
     out.print(table)
     if faces:
         listed = Table("face", *(name for name in face_rows(part)[0]))
