@@ -35,7 +35,7 @@ def run_ranks(
     function: Callable[..., Any],
     world: int,
     *args: Any,
-    limit_s: float = 60.0,
+    limit_s: float = 200.0,
     environment: dict[str, str] | None = None,
 ) -> list[Ended]:
     """Call ``function(*args)`` in ``world`` processes with torchrun's environment set.

@@ -23,7 +23,7 @@ def train(
     run: Path,
     world: int = 1,
     fault: str = "",
-    limit_s: float = 60.0,
+    limit_s: float = 200.0,
     **changes: Any,
 ) -> list[Ended]:
     """Run a job with ``world`` ranks; settings of the job and of training in ``changes``."""

@@ -39,8 +39,10 @@ SETTINGS: dict[str, Any] = {
     "encoder": {
         "dim": 16,
         "layers": 2,
-        "heads": 2,
-        "kv_heads": 1,
+        # As many as can be had: encoders of one number are as wide, and with two units both of
+        # their ReLUs die by chance.
+        "heads": 8,
+        "kv_heads": 4,
         "feed_forward": 16,
         "dropout": 0.1,
         "max_faces": 64,
@@ -66,7 +68,7 @@ SETTINGS: dict[str, Any] = {
     "min_distinct_rows": 0.3,
     "max_epochs_at_chance": None,
     "seed": 1,
-    "timeout_s": 30.0,
+    "timeout_s": 120.0,
 }
 
 

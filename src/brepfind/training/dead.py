@@ -129,4 +129,5 @@ def _rows(values: Tensor, axis: int) -> Rows:
         values = values.flatten()[:, None]
     flat = values.movedim(axis, -1).reshape(-1, values.shape[axis])
     step = max(1, len(flat) // _ROWS)
-    return flat[::step].float().cpu().numpy()
+    # A copy: a ReLU that works in place would change it after the hook.
+    return flat[::step].float().cpu().numpy().copy()
