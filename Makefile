@@ -15,7 +15,7 @@ export DGLBACKEND := pytorch
 
 .DEFAULT_GOAL := help
 .PHONY: help setup repro test test-all lint types format pretrain pretrained-signatures check-gpu ui clean
-BENCHES := bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory
+BENCHES := bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train
 .PHONY: $(BENCHES)
 
 help: ## this list
@@ -70,6 +70,7 @@ bench-encoder: ## the encoder beside a plain transcription of the paper: time an
 bench-ranks: ## ranks of 100,000 x 100,000 beside the bare matrix products
 bench-doctor: ## the doctor beside one pass over the same bytes
 bench-twins: ## twins found, missed and mistaken
+bench-train: ## what the guard costs and a second process gains, beside a bare loop
 bench-extract-memory: ## memory over 2,000 files
 $(BENCHES): bench-%: setup
 	PYTHONPATH=src python -m benchmarks.$(subst -,_,$*)
