@@ -15,9 +15,11 @@ from brepfind.errors import CheckFailed, InputError
 from brepfind.files import sha256
 from brepfind.metrics.gate import HealthConfig
 from brepfind.params import load_section, read_params
+from brepfind.pipeline.evaluate import _leaks
 from brepfind.pipeline.health import BEST, LAST, Gate, since
 from brepfind.pipeline.rollback import SET_ASIDE, rollback
 from brepfind.retrieval.embed import embed
+from brepfind.retrieval.leaks import write_signatures
 from brepfind.retrieval.recorded import validate
 from brepfind.training.config import TrainConfig
 
@@ -192,3 +194,35 @@ def test_a_training_that_never_ended_has_nothing_to_roll_back_to(project):
     (project.model / BEST).unlink()
     with pytest.raises(InputError, match="no training has ended"):
         rollback(project.root)
+
+
+def test_leaks_are_looked_for_in_all_that_was_seen(project, world):
+    store = world.reader.store
+    context = SimpleNamespace(
+        section=lambda name, config: load_section(project.root / "params.yaml", name, config),
+        path=lambda relative: project.root / relative,
+    )
+
+    def verdicts(signatures):
+        seen = SimpleNamespace(ids=store.ids, signatures=signatures)
+        return {
+            finding.name.removeprefix("evaluate.twins_in_"): (finding.value, finding.verdict)
+            for finding in _leaks(context, seen, world.split)
+        }
+
+    assert verdicts(store.signatures) == {
+        "train": (0, "ok"),
+        "validation": (0, "ok"),
+        "pretraining": ("unknown", "warning"),
+    }
+    row = {model_id: number for number, model_id in enumerate(store.ids)}
+    tested, trained, validated = row["plate-4"], row["plate-0"], row["shaft-3"]
+    alike = store.signatures.copy()
+    alike[trained] = alike[validated] = alike[tested]
+    checkpoint = project.root / read_params(project.root / "params.yaml")["sanitize"]["checkpoint"]
+    write_signatures(checkpoint, alike[[tested]])
+    assert verdicts(alike) == {
+        "train": (1, "failed"),
+        "validation": (1, "failed"),
+        "pretraining": (1, "failed"),
+    }
