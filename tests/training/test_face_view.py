@@ -25,7 +25,7 @@ def batch(*numbers: int) -> PartBatch:
 def test_a_view_follows_from_seed_epoch_and_part_alone() -> None:
     """So a resumed run, or one with another number of ranks, meets the same views."""
     both = shuffle_faces(batch(0, 1), [0, 1], seed=1, epoch=2)
-    (alone,) = (shuffle_faces(batch(1), [1], seed=1, epoch=2),)
+    alone = shuffle_faces(batch(1), [1], seed=1, epoch=2)
     assert torch.equal(both.face_area[3:], alone.face_area)
     assert torch.equal(both.path[9:, : alone.path.shape[1]], alone.path)
     seen = {

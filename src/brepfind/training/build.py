@@ -93,6 +93,7 @@ def metadata(config: TrainConfig, dual: DualEncoder, **facts: object) -> dict[st
         "text_tower": config.text_tower,
         "text_train": config.text_train,
         "last_layers": str(config.last_layers),
+        "face_order": config.face_order,
         "feature_version": str(FEATURE_VERSION),
         **{name: str(value) for name, value in facts.items()},
     }

@@ -66,6 +66,11 @@ class TrainConfig(Section):
     freeze_batch_norm: bool = Field(
         description="use the pretrained statistics and leave them as they are"
     )
+    face_order: Literal["file", "random"] = Field(
+        "file",
+        description="random: each epoch sees the faces of a part in another order, since the order "
+        "in its file means nothing",
+    )
     gradient_checkpointing: bool = Field(description="less memory for more time")
     loss: LossConfig = Field(description="the contrastive loss")
     grad_clip: float = Field(gt=0, description="largest norm of the gradient over all parameters")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStore
 from brepfind.graphs.twins import twin_groups
 from brepfind.training.batches import Micro, Order, StepBatch, share_of
+from brepfind.training.face_view import shuffle_faces
 from brepfind.training.faults import Faults
 from brepfind.training.loss import guessing, same_pairs
 from brepfind.training.ragged import Ragged
@@ -191,11 +193,12 @@ class StepData(torch.utils.data.Dataset[StepBatch]):
         rank: int,
         world: int,
         micro_batch: int,
+        face_order: Literal["file", "random"],
         faults: Faults,
     ) -> None:
         self.pieces, self.items, self.order, self.texts = pieces, items, order, texts
         self.rank, self.world, self.micro_batch = rank, world, micro_batch
-        self.faults = faults
+        self.face_order, self.faults = face_order, faults
         self._epoch: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __getitem__(self, at: tuple[int, int]) -> StepBatch:
@@ -208,7 +211,7 @@ class StepData(torch.utils.data.Dataset[StepBatch]):
         captions = np.array([self.items.captions[i][drawn[i]] for i in everyone], dtype=np.int64)
         mine = share_of(np.arange(len(everyone)), self.rank, self.world)
         micros = [
-            self.pieces.micro(self.items.numbers[everyone[rows]].tolist(), captions[rows].tolist())
+            self._micro(self.items.numbers[everyone[rows]].tolist(), captions[rows], epoch)
             for rows in np.split(mine, range(self.micro_batch, len(mine), self.micro_batch))
         ]
         same = same_pairs(torch.from_numpy(self.items.twins[everyone]), torch.from_numpy(captions))
@@ -222,3 +225,10 @@ class StepData(torch.utils.data.Dataset[StepBatch]):
             chance=chance,
             alone=alone,
         )
+
+    def _micro(self, parts: list[int], captions: NDArray[np.int64], epoch: int) -> Micro:
+        micro = self.pieces.micro(parts, captions.tolist())
+        if self.face_order == "file":
+            return micro
+        seen = shuffle_faces(micro.parts, parts, seed=self.order.seed, epoch=epoch)
+        return replace(micro, parts=seen)

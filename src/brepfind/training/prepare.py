@@ -107,6 +107,7 @@ def prepare(job: Job, group: Group, faults: Faults) -> Prepared:
         rank=group.rank,
         world=group.world,
         micro_batch=config.micro_batch or share,
+        face_order=config.face_order,
         faults=faults,
     )
     guarded = GuardedStep(
