@@ -66,6 +66,7 @@ format: setup ## put the code in the one format
 check-gpu: setup ## two training steps on each GPU in fp32, bf16 and fp16; says so where there is none
 	PYTHONPATH=src python -m benchmarks.check_gpu
 
+bench-extract: ## STEP extraction beside brepgraph and beside Open CASCADE's reading alone
 bench-encoder: ## the encoder beside a plain transcription of the paper: time and peak memory
 bench-ranks: ## ranks of 100,000 x 100,000 beside the bare matrix products
 bench-doctor: ## the doctor beside one pass over the same bytes
