@@ -15,7 +15,7 @@ export DGLBACKEND := pytorch
 
 .DEFAULT_GOAL := help
 .PHONY: help setup repro test test-all lint types format pretrain pretrained-signatures check-gpu ui clean
-BENCHES := bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train
+BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train
 .PHONY: $(BENCHES)
 
 help: ## this list
