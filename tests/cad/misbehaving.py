@@ -1,7 +1,7 @@
 """Work that misbehaves as its file says, in a real worker; each attempt is written to a log.
 
-A file holds one word. The log beside it gets a line per attempt: process, file, begin, and end if
-it comes to one.
+A file holds a word or two. The log beside it gets a line when an attempt begins, and one when it
+ends, if it comes to that: what, process, time, file.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ def work(path: Path, config: ExtractConfig) -> list[object]:
     log = path.parent / "log"
     begin = time.monotonic()
     first = not log.exists() or path.name not in log.read_text()
-    _write(log, f"begin {os.getpid()} {path.name}")
+    _write(log, f"begin {os.getpid()} {begin:.6f} {path.name}")
     if (said == "slow once" and first) or said == "slow":
         time.sleep(60)
     elif said == "stuck":  # in C, with the interpreter's lock: no handler of Python's can run
@@ -56,7 +56,7 @@ def work(path: Path, config: ExtractConfig) -> list[object]:
         return [DiesWhenPickled()]
     else:
         time.sleep(0.2)
-    _write(log, f"end {os.getpid()} {path.name} {begin:.6f} {time.monotonic():.6f}")
+    _write(log, f"end {os.getpid()} {time.monotonic():.6f} {path.name}")
     return [said]
 
 

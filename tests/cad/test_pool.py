@@ -45,10 +45,15 @@ def run(
     return {outcome.key: outcome for outcome in outcomes}
 
 
+def began(folder: Path) -> list[tuple[str, float, str]]:
+    """Process, time and file of each attempt, in the order in which they began."""
+    lines = (line.split(" ", 3) for line in (folder / "log").read_text().splitlines())
+    return [(pid, float(when), key) for what, pid, when, key in lines if what == "begin"]
+
+
 def attempts(folder: Path, key: str) -> list[str]:
     """The processes that began to work on a file."""
-    lines = (line.split(" ", 2) for line in (folder / "log").read_text().splitlines())
-    return [pid for what, pid, rest in lines if what == "begin" and rest == key]
+    return [pid for pid, _, name in began(folder) if name == key]
 
 
 def reason(outcome: Outcome[object]) -> str:
@@ -71,12 +76,18 @@ def test_timeout_is_said_only_after_the_second_try_and_that_one_is_alone(tmp_pat
     found = run(tmp_path, ["slow", "slow", "fine", "fine", "fine"], timeout_s=1.0)
     assert [reason(found[key]) for key in ("0 slow", "1 slow")] == ["timeout", "timeout"]
     assert str(found["0 slow"].reject) == "timeout: took longer than 1 s"
-    began = [line for line in (tmp_path / "log").read_text().splitlines() if "begin" in line]
-    # The second tries come last, in the order given, each in a process of its own.
-    assert [line.split(" ", 2)[2] for line in began[-2:]] == ["0 slow", "1 slow"]
-    assert len(began) == 7
-    pids = [line.split(" ")[1] for line in began]
-    assert len(set(pids[-2:]) | set(pids[:-2])) == 2 + len(set(pids[:-2]))
+    first, second = began(tmp_path)[:-2], began(tmp_path)[-2:]
+    # The second tries come last, in the order given, one after the other.
+    assert [key for _, _, key in second] == ["0 slow", "1 slow"]
+    assert len(first) == 5
+    assert second[1][1] - second[0][1] >= 1.0
+
+
+def test_a_second_try_is_in_a_process_that_has_seen_no_other_file(tmp_path: Path) -> None:
+    found = run(tmp_path, ["slow once", "slow once", "fine"], timeout_s=1.0)
+    assert all(outcome.reject is None for outcome in found.values())
+    pids = [pid for pid, _, _ in began(tmp_path)]
+    assert len(pids) == 5 and all(pids.count(pid) == 1 for pid in pids[-2:])
 
 
 @pytest.mark.parametrize("word", ["stuck", "slow"])
@@ -136,7 +147,7 @@ def test_a_rejection_is_not_tried_again(tmp_path: Path) -> None:
 def test_workers_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brepfind.cad.isolation.RENEW_AFTER", 2)
     run(tmp_path, ["reject"] * 6, workers=1)
-    pids = [line.split(" ")[1] for line in (tmp_path / "log").read_text().splitlines()]
+    pids = [pid for pid, _, _ in began(tmp_path)]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
 
 

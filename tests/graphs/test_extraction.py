@@ -343,7 +343,7 @@ def test_a_timeout_is_tried_again_by_the_next_run(
         assert rejects(tmp_path / "out") == {"stuck": "timeout", "reject": "no_solid"}
         assert tally.extracted == extracted
     log = (tmp_path / "log").read_text().splitlines()
-    began = [line.split()[2] for line in log if line.startswith("begin")]
+    began = [line.split()[3] for line in log if line.startswith("begin")]
     assert began.count("stuck") == 4 and began.count("reject") == 1  # twice in each run
 
 

@@ -17,7 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, TimeoutError, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ThreadPoolExecutor,
+    TimeoutError,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,9 +89,9 @@ def attempts(
         alone: one file at a time, each in a process that has seen no other.
     """
     waiting = iter(files)
-    idle = [
-        Worker(work, config, 1 if alone else RENEW_AFTER) for _ in range(1 if alone else workers)
-    ]
+    renew_after, count = (1, 1) if alone else (RENEW_AFTER, workers)
+    everyone = [Worker(work, config, renew_after) for _ in range(count)]
+    idle = list(everyone)
     running: dict[Future, tuple[str, Worker[T]]] = {}
     done: list[tuple[str, Attempt[T]]] = []
     try:
@@ -106,10 +112,9 @@ def attempts(
             for future, (_, worker) in running.items():
                 worker.see_to(future)
     finally:
-        for _, worker in running.values():
-            worker.stop()
-        for worker in idle:
-            worker.stop()
+        # At the same time, for each that is deep in Open CASCADE is given seconds to end.
+        with ThreadPoolExecutor(max_workers=len(everyone)) as threads:
+            list(threads.map(Worker.stop, everyone))
 
 
 class Worker(Generic[T]):
