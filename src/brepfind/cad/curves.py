@@ -100,27 +100,36 @@ class Curves:
         Returns two float64 arrays (n, d).
         """
         kind = self.kind[index]
-        a, b = t, np.zeros_like(t)
-        da, db = np.ones_like(t), np.zeros_like(t)
-        conic = np.flatnonzero((kind > LINE) & (kind <= HYPERBOLA))
-        if conic.size:
-            a = t.copy()
-            a[conic], b[conic], da[conic], db[conic] = _conic(
-                kind[conic], self.radius[index[conic]], t[conic]
-            )
-        x, y = self.x[index], self.y[index]
-        point = self.origin[index] + a[:, None] * x + b[:, None] * y
-        slope = da[:, None] * x + db[:, None] * y
-        if self._groups:
-            degree = self._degree[index]
-            for p, group in self._groups.items():
-                at = np.flatnonzero(degree == p)
-                if at.size:
-                    point[at], slope[at] = group.evaluate(self._slot[index[at]], t[at])
+        if not self.splines and not self.offsets:
+            return self._analytic(index, kind, t)
+        point = np.empty((len(t), self.dimension))
+        slope = np.empty_like(point)
+        at = np.flatnonzero(kind <= HYPERBOLA)
+        if at.size:
+            point[at], slope[at] = self._analytic(index[at], kind[at], t[at])
+        degree = self._degree[index]
+        for p, group in self._groups.items():
+            at = np.flatnonzero(degree == p)
+            if at.size:
+                point[at], slope[at] = group.evaluate(self._slot[index[at]], t[at])
         if self.offsets:
             at = np.flatnonzero(kind == OFFSET)
             if at.size:
                 point[at], slope[at] = self._offset(index[at], t[at])
+        return point, slope
+
+    def _analytic(self, index: Ints, kind: NDArray[np.uint8], t: Floats) -> tuple[Floats, Floats]:
+        """Lines and conics."""
+        x = self.x[index]
+        point = self.origin[index] + t[:, None] * x
+        slope = x + 0.0  # a copy, without negative zeros
+        at = np.flatnonzero(kind > LINE)
+        if at.size:
+            which = index[at]
+            x, y = x[at], self.y[which]
+            a, b, da, db = _conic(kind[at], self.radius[which], t[at])
+            point[at] = self.origin[which] + a[:, None] * x + b[:, None] * y
+            slope[at] = da[:, None] * x + db[:, None] * y
         return point, slope
 
     def _offset(self, index: Ints, t: Floats) -> tuple[Floats, Floats]:

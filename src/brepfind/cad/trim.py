@@ -31,10 +31,10 @@ def inside_mask(outline: Boundary, grid: int) -> NDArray[np.bool_]:
     # Sides in grid units: point i of row j stands at (i, j).
     ends = (outline.segment_ends - low[face][:, None]) * scale[face][:, None]
     slopes = outline.segment_slopes * scale[face][:, None]
-    toggles = np.zeros((n, grid, grid + 1), dtype=np.int64)
     side, row, at = _crossings(ends, slopes, 1, grid, _LIFT)
     first = np.clip(np.ceil(at), 0, grid).astype(np.int64)
-    np.add.at(toggles, (face[side], row, first), 1)
+    at_point = (face[side] * grid + row) * (grid + 1) + first
+    toggles = np.bincount(at_point, minlength=n * grid * (grid + 1)).reshape(n, grid, grid + 1)
     inside = np.cumsum(toggles, axis=2)[:, :, :grid] % 2 == 1
     inside = inside.transpose(0, 2, 1)  # rows are v; the mask's axis 1 is u
     _clear_outline(inside, face, ends, slopes, grid)
