@@ -169,6 +169,13 @@ def a_number_and_its_text_as_names(folder: Path) -> State:
     return {1: torch.rand(3), "1": torch.rand(3)}  # type: ignore[dict-item]
 
 
+@case("sick", "embed.weight: mis-typed: float16", like=True, line="P9")
+def a_whole_model_in_half_precision(folder: Path) -> State:
+    """What a loader that keeps the file's dtype would train in float16 without a word."""
+    half = {name: value.half() for name, value in model().items() if value.is_floating_point()}
+    return model() | half
+
+
 # --- containers and layouts ----------------------------------------------------------------------
 
 
