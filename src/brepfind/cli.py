@@ -391,7 +391,11 @@ def embed(
         graphs = source[0]
         if len(source) > 1 or not (graphs / "manifest.parquet").is_file():
             graphs = Path(folder) / "graphs"
-            extract(source, graphs, workers)
+            try:
+                extract(source, graphs, workers)
+            except typer.Exit as ended:  # as a command does; only a refusal ends this one too
+                if ended.exit_code:
+                    raise
         found = embed_store(model, graphs, out, cache=Path(folder) / "pairs", corpus=corpus)
     typer.echo(f"{len(found.parts)} parts and {len(found.captions)} captions in {out}")
 
