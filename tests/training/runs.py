@@ -27,7 +27,7 @@ def train(
     **changes: Any,
 ) -> list[Ended]:
     """Run a job with ``world`` ranks; settings of the job and of training in ``changes``."""
-    run.mkdir(exist_ok=True)
+    run.mkdir(parents=True, exist_ok=True)
     make_job(inputs, run, processes=world, **changes).write(run / "job.json")
     environment = {"BREPFIND_TEST_FAULT": fault}
     return run_ranks(

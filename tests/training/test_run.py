@@ -77,14 +77,14 @@ def test_the_same_run_gives_the_same_bytes(inputs, tmp_path, unbroken) -> None:
         (2, "sigkill@6@1"),
         (1, "sigterm@2"),
         (2, "sigterm@5@1"),
-        (1, "sigkill_best@8"),
+        (1, "sigkill_best@4"),
         (2, "sigterm_validate@4@1"),
         *(
             pytest.param(world, f"sigkill@{step}@{world - 1}", marks=pytest.mark.slow)
             for world in (1, 2)
             for step in (1, 4, 5, 7)
         ),
-        pytest.param(2, "sigkill_best@8@0", marks=pytest.mark.slow),
+        pytest.param(2, "sigkill_best@4@0", marks=pytest.mark.slow),
         pytest.param(1, "sigterm_validate@8", marks=pytest.mark.slow),
     ],
 )

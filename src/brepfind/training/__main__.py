@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         die_with_parent(os.getppid())
     torch.set_num_threads(job.threads)
     reason = Reason(Path(job.postmortem), int(os.environ.get("RANK", "0")))
-    with stop_flag() as stop:
+    with stop_flag() as stop, reason.room():
         try:
             _train(job, stop, reason)
         except Exception as error:

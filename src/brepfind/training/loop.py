@@ -81,10 +81,13 @@ class Run:
         self._resume()
         if not self.ledger.history:
             self._validate()
-        with progress("train", self.config.epochs * self.prepared.order.steps) as bar:
-            bar.advance(self.step)
-            while self.epoch < self.config.epochs and not self._patience_is_over():
-                self._epoch(bar.advance)
+        try:
+            with progress("train", self.config.epochs * self.prepared.order.steps) as bar:
+                bar.advance(self.step)
+                while self.epoch < self.config.epochs and not self._patience_is_over():
+                    self._epoch(bar.advance)
+        finally:
+            self._end_workers()
         self._finish()
 
     # Steps -----------------------------------------------------------------------------------
@@ -132,6 +135,15 @@ class Run:
             yield moved
             self.clock.skip()
             self.group.watch.beat("load batch")
+
+    def _end_workers(self) -> None:
+        """Tell the loader's workers to end: they ignore the signals that would end them, and an
+        exception on its way keeps the iterator, whose end would tell them, alive.
+        """
+        iterator = getattr(self.loader, "_iterator", None)  # torch has no public way
+        if iterator is not None:
+            iterator._shutdown_workers()
+        self.loader = None
 
     def _one(self, batch: StepBatch) -> None:
         report = self.guarded.run(self.step, batch, stop=bool(self.stop))

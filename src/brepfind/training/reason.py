@@ -11,6 +11,8 @@ import errno
 import json
 import os
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from brepfind.log import get_logger
 log = get_logger(__name__)
 
 BUG = 70  # as sysexits.h calls an internal software error
+# Kept free for the reason: on a full disk it is what must still be written.
+_RESERVE_BYTES = 64 * 1024
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -47,6 +51,18 @@ class Reason:
     def __init__(self, folder: Path, rank: int) -> None:
         self.folder, self.rank = folder, rank
         self.exit_code = 0
+        self._reserve = folder / f"reserve-rank{rank}"
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """Keep room for the reason on the disk for the length of the block."""
+        with suppress(OSError):  # full already: then the log alone will have it
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._reserve.write_bytes(bytes(_RESERVE_BYTES))
+        try:
+            yield
+        finally:
+            self._reserve.unlink(missing_ok=True)
 
     def leave(self, error: Exception) -> None:
         """Write and say why this rank ends; does nothing if it has been said."""
@@ -80,6 +96,7 @@ class Reason:
         text = json.dumps(plain, indent=2, sort_keys=True, allow_nan=False) + "\n"
         mine = self.folder / f"reason-rank{self.rank}.json"
         try:
+            self._reserve.unlink(missing_ok=True)
             self.folder.mkdir(parents=True, exist_ok=True)
             mine.write_text(text)
             try:
