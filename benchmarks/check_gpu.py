@@ -52,6 +52,8 @@ def settings(processes: int, precision: str, pairs: int) -> TrainConfig:
         encoder=EncoderConfig(),
         embed_dim=256,
         size_features=True,
+        shape_features=True,
+        number_features=True,
         freeze=[],
         freeze_batch_norm=True,
         gradient_checkpointing=False,

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from brepfind.graphs.batch import MAX_PATH, PartBatch
+from brepfind.graphs.descriptors import SHAPE_FIELDS
+from brepfind.graphs.lengths import LENGTH_PLACES
 
 GRID = 10
 
@@ -59,6 +61,8 @@ def random_batch(sizes: list[int], seed: int) -> PartBatch:
             )
         ),
         size=normal(len(sizes), 5),
+        shape=normal(len(sizes), len(SHAPE_FIELDS)),
+        lengths=normal(len(sizes), LENGTH_PLACES),
     )
 
 

@@ -20,6 +20,8 @@ from transformers import (
 )
 
 from brepfind.graphs.batch import MAX_PATH, PartBatch
+from brepfind.graphs.descriptors import SHAPE_FIELDS
+from brepfind.graphs.lengths import LENGTH_PLACES
 
 SENTENCES = [
     "a hex bolt M8 x 30 with a washer face",
@@ -182,6 +184,8 @@ def random_part(
         distance=((distance + distance.T) / 2).flatten(),
         path=path,
         size=torch.randn(1, 5),
+        shape=torch.randn(1, len(SHAPE_FIELDS)),
+        lengths=torch.rand(1, LENGTH_PLACES),
     )
 
 

@@ -2,11 +2,14 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from brepfind.errors import InputError
 from brepfind.graphs.batch import PartBatch
+from brepfind.graphs.descriptors import SHAPE_FIELDS
+from brepfind.graphs.lengths import LENGTH_PLACES, length_row
 from brepfind.models.dual import (
     MAX_LOGIT_SCALE,
     DualConfig,
@@ -15,6 +18,7 @@ from brepfind.models.dual import (
 )
 from brepfind.models.encoder import BrepEncoder, EncoderConfig
 from brepfind.models.norm import BatchNorm
+from brepfind.models.numbers import sentence_lengths
 from brepfind.models.text import TextTower
 
 TINY = EncoderConfig(dim=32, layers=2, heads=4, kv_heads=2, feed_forward=96, dropout=0.1)
@@ -23,10 +27,11 @@ Join = Callable[[list[PartBatch]], PartBatch]
 Part = Callable[..., PartBatch]
 
 
-def _dual(folder: str, size_features: bool = True, seed: int = 0) -> DualEncoder:
-    config = DualConfig(embed_dim=16, size_features=size_features)
-    text = TextTower.load(folder, "last", 1)
-    return DualEncoder(BrepEncoder(TINY, seed), text, **config.model_dump(), seed=seed)
+def _dual(folder: str, facts: bool = True, seed: int = 0, width: int = 16) -> DualEncoder:
+    config = DualConfig(
+        embed_dim=width, size_features=facts, shape_features=facts, number_features=facts
+    )
+    return DualEncoder(BrepEncoder(TINY, seed), TextTower.load(folder, "last", 1), config, seed)
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def test_both_sides_reach_one_space_and_every_parameter_learns(
     dual.train()
     batch = join([part(6, seed=1), part(1, seed=2)])
     tokens = dual.text.tokenize(CAPTIONS)
-    out = dual(batch, dual.text.lower(tokens), tokens.mask)
+    out = dual(batch, dual.text.lower(tokens), tokens.mask, sentence_lengths(CAPTIONS))
     assert out.parts.graph.shape == (2, 32) and out.texts.pooled.shape == (2, 24)
     assert out.parts.projected.shape == out.texts.projected.shape == (2, 16)
     assert out.scale.item() == pytest.approx(1 / 0.07)
@@ -52,7 +57,8 @@ def test_output_is_named_tuples_so_that_ddp_finds_its_tensors(
     dual: DualEncoder, part: Part
 ) -> None:
     tokens = dual.text.tokenize(CAPTIONS[:1])
-    out = dual(part(3, seed=1), dual.text.lower(tokens), tokens.mask)
+    lengths = sentence_lengths(CAPTIONS[:1])
+    out = dual(part(3, seed=1), dual.text.lower(tokens), tokens.mask, lengths)
     leaves = torch.utils._pytree.tree_leaves(out)
     assert len(leaves) == 5 and all(isinstance(leaf, torch.Tensor) for leaf in leaves)
 
@@ -75,10 +81,33 @@ def test_size_tells_apart_what_the_box_makes_equal(
         assert torch.allclose(same, again)
 
 
-def test_size_statistics(dual: DualEncoder, part: Part) -> None:
-    dual.set_size_statistics(torch.tensor([[1.0, 0, 0, 0, 7], [3.0, 0, 0, 0, 7]]))
-    assert dual.size_mean.tolist() == [2, 0, 0, 0, 7]
-    assert dual.size_std.tolist() == [1, 1, 1, 1, 1]
+def test_lengths_alone_tell_parts_apart_before_any_training(
+    deberta_folder: object, part: Part, join: Join
+) -> None:
+    dual = _dual(str(deberta_folder), width=LENGTH_PLACES).eval()
+    rows = torch.from_numpy(np.stack([length_row([8.0, 40.0]), length_row([10.0, 60.0])]))
+    batch = replace(join([part(6, seed=1), part(6, seed=1)]), lengths=rows)
+    said = ["M8 x 40", "M10, sixty long"]
+    tokens = dual.text.tokenize(said)
+    with torch.no_grad():
+        parts = dual.embed_parts(batch).projected
+        hidden = dual.text.lower(tokens)
+        texts = dual.embed_texts(hidden, tokens.mask, sentence_lengths(said)).projected
+        silent = dual.embed_texts(hidden, tokens.mask, torch.zeros(2, LENGTH_PLACES)).projected
+    # What the lengths add to each score: most for the part that is meant.
+    added = (texts - silent) @ (parts[0] - parts[1])
+    assert added[0] > 0.5 and added[1] < -0.5
+
+
+def test_fact_statistics(deberta_folder: object, part: Part) -> None:
+    config = DualConfig(
+        embed_dim=16, size_features=True, shape_features=False, number_features=False
+    )
+    dual = DualEncoder(BrepEncoder(TINY), TextTower.load(str(deberta_folder), "last", 1), config)
+    size = torch.tensor([[1.0, 0, 0, 0, 7], [3.0, 0, 0, 0, 7]])
+    dual.set_fact_statistics(size, torch.zeros(2, len(SHAPE_FIELDS)))
+    assert dual.facts_mean.tolist() == [2, 0, 0, 0, 7]
+    assert dual.facts_std.tolist() == [1, 1, 1, 1, 1]
     far = replace(part(3, seed=1), size=torch.full((1, 5), 1e30))
     assert dual.eval().embed_parts(far).projected.isfinite().all()
 

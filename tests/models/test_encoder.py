@@ -12,6 +12,8 @@ from torch import Tensor
 from brepfind.errors import CheckpointError, InputError
 from brepfind.graphs.backend import dgl
 from brepfind.graphs.batch import MAX_PATH, PartBatch
+from brepfind.graphs.descriptors import SHAPE_FIELDS
+from brepfind.graphs.lengths import LENGTH_PLACES
 from brepfind.models.encoder import BrepEncoder, EncoderConfig, architecture
 from brepfind.models.norm import BatchNorm, freeze_batch_norm
 
@@ -59,6 +61,8 @@ def _authors_graph(path: Path) -> PartBatch:
         distance=saved["centroid_distance_matrix"].flatten(),
         path=saved["edge_path_matrix"].flatten(0, 1).long()[:, :MAX_PATH],
         size=torch.zeros(1, 5),
+        shape=torch.zeros(1, len(SHAPE_FIELDS)),
+        lengths=torch.zeros(1, LENGTH_PLACES),
     )
 
 

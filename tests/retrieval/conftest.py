@@ -16,7 +16,7 @@ from brepfind.cad.signature import SIGNATURE_SIZE
 from brepfind.corpus.manifest import read_corpus, write_corpus
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStoreWriter
-from brepfind.models.dual import DualEncoder
+from brepfind.models.dual import DualConfig, DualEncoder
 from brepfind.models.encoder import BrepEncoder, EncoderConfig
 from brepfind.models.text import TextTower
 from brepfind.retrieval.embeddings import Embeddings
@@ -90,7 +90,8 @@ def dual(tower_folder: Path) -> DualEncoder:
     encoder = BrepEncoder(
         EncoderConfig(dim=16, layers=1, heads=2, kv_heads=1, feed_forward=16, dropout=0.1)
     )
-    return DualEncoder(encoder, TextTower.load(str(tower_folder), "last", 1), 8, True)
+    config = DualConfig(embed_dim=8, size_features=True, shape_features=True, number_features=True)
+    return DualEncoder(encoder, TextTower.load(str(tower_folder), "last", 1), config)
 
 
 @pytest.fixture(scope="session")

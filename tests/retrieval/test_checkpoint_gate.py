@@ -51,8 +51,7 @@ def project(tmp_path, dual, tower_folder, world, request):
     facts = {
         "kind": "dual",
         "encoder": dual.encoder.config.model_dump_json(),
-        "embed_dim": "8",
-        "size_features": "true",
+        "dual": dual.config.model_dump_json(),
         "text_tower": str(tower_folder),
         "text_train": "last",
         "last_layers": "1",
@@ -81,7 +80,8 @@ def project(tmp_path, dual, tower_folder, world, request):
 
 @pytest.fixture
 def constant(dual):
-    return {CONSTANT: torch.zeros_like(dual.state_dict()[CONSTANT])}
+    state = dual.state_dict()
+    return {name: torch.zeros_like(state[name]) for name in (CONSTANT, "lengths.weight")}
 
 
 def test_a_sound_model(project):

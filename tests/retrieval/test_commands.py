@@ -97,8 +97,7 @@ def weights(tmp_path, dual, tower_folder):
     metadata = {
         "kind": "dual",
         "encoder": dual.encoder.config.model_dump_json(),
-        "embed_dim": "8",
-        "size_features": "true",
+        "dual": dual.config.model_dump_json(),
         "text_tower": str(tower_folder),
         "text_train": "last",
         "last_layers": "1",

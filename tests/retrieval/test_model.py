@@ -16,8 +16,7 @@ def metadata(dual, tower_folder):
     return {
         "kind": "dual",
         "encoder": dual.encoder.config.model_dump_json(),
-        "embed_dim": "8",
-        "size_features": "true",
+        "dual": dual.config.model_dump_json(),
         "text_tower": str(tower_folder),
         "text_train": "last",
         "last_layers": "1",
@@ -52,6 +51,7 @@ def test_what_is_no_dual_encoder_or_of_another_version_is_refused(tmp_path, dual
 
 def test_a_tower_of_another_size_is_refused(tmp_path, dual, metadata):
     path = tmp_path / "best.safetensors"
-    save_weights(path, dual.state_dict(), metadata | {"embed_dim": "4"})
+    narrow = dual.config.model_copy(update={"embed_dim": 4})
+    save_weights(path, dual.state_dict(), metadata | {"dual": narrow.model_dump_json()})
     with pytest.raises(CheckpointError, match="does not fit the model"):
         load_trained(path)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from brepfind.errors import InputError
-from brepfind.retrieval.descriptors import DESCRIPTORS, describe, describe_all
+from brepfind.graphs.descriptors import DESCRIPTORS, describe, describe_all
 from brepfind.retrieval.ridge import ALPHAS, RidgeData, ridge_baseline, ridge_data
 
 

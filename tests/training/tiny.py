@@ -49,6 +49,8 @@ SETTINGS: dict[str, Any] = {
     },
     "embed_dim": 8,
     "size_features": True,
+    "shape_features": True,
+    "number_features": True,
     "freeze": ["surface_cnn", "curve_cnn"],
     "freeze_batch_norm": True,
     "gradient_checkpointing": False,

@@ -43,6 +43,9 @@ class PartBatch:
     path: int64 (P, S), edges on one shortest path, counted within the part; -1 past its end. S is
         0 when no part has an edge.
     size: float32 (B, 5), the part's original size in the order of ``SIZE_FIELDS``.
+    shape: float32 (B, 26), descriptors in the order of ``descriptors.SHAPE_FIELDS``.
+    lengths: float32 (B, LENGTH_PLACES), the lengths one would name of the part; see
+        :func:`~brepfind.graphs.lengths.length_row`.
     """
 
     face_counts: Tensor
@@ -65,6 +68,8 @@ class PartBatch:
     distance: Tensor
     path: Tensor
     size: Tensor
+    shape: Tensor
+    lengths: Tensor
 
     def __len__(self) -> int:
         """Number of parts."""

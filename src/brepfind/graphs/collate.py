@@ -14,7 +14,9 @@ from torch import Tensor
 from brepfind.cad.arrays import PartArrays, PartFacts
 from brepfind.graphs.backend import DGLGraph, dgl
 from brepfind.graphs.batch import MAX_PATH, SIZE_FIELDS, PartBatch
+from brepfind.graphs.descriptors import shape_features
 from brepfind.graphs.dgl_graph import tensor, to_dgl
+from brepfind.graphs.lengths import length_row, named_lengths
 from brepfind.graphs.pairwise import Pairwise
 
 # Lengths, areas and volumes below this are taken for it before the logarithm: a flat part has no
@@ -51,7 +53,9 @@ def collate(
     return batch_from_dgl(
         dgl.batch(graphs),
         pairs,
-        torch.from_numpy(np.stack([size_features(part.facts) for part in parts])),
+        size=torch.from_numpy(np.stack([size_features(part.facts) for part in parts])),
+        shape=torch.from_numpy(np.stack([shape_features(part) for part in parts])),
+        lengths=torch.from_numpy(np.stack([length_row(named_lengths(part)) for part in parts])),
         face_surface=None if face_surface is None else torch.cat(list(face_surface)),
         edge_curve=None if edge_curve is None else torch.cat(list(edge_curve)),
     )
@@ -60,7 +64,10 @@ def collate(
 def batch_from_dgl(
     graph: DGLGraph,
     pairs: Sequence[Pairwise],
+    *,
     size: Tensor,
+    shape: Tensor,
+    lengths: Tensor,
     face_surface: Tensor | None = None,
     edge_curve: Tensor | None = None,
 ) -> PartBatch:
@@ -69,7 +76,7 @@ def batch_from_dgl(
     Args:
         graph: what ``dgl.batch`` gives for graphs of :func:`~brepfind.graphs.dgl_graph.to_dgl`.
         pairs: the pairwise matrices of each part in it.
-        size: float32 (B, 5), see ``SIZE_FIELDS``.
+        size, shape, lengths: a row per part, see :class:`PartBatch`.
         face_surface, edge_curve: (F, dim/2) and (E, heads); the fields ``x`` are not read then.
     """
     face_counts, edge_counts = graph.batch_num_nodes().long(), graph.batch_num_edges().long()
@@ -97,6 +104,8 @@ def batch_from_dgl(
         distance=torch.cat([tensor(pair.distance).flatten() for pair in pairs]),
         path=_paths(pairs),
         size=size,
+        shape=shape,
+        lengths=lengths,
     )
 
 

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from brepfind.errors import InputError
 from brepfind.graphs.batch import SIZE_FIELDS, PartBatch
+from brepfind.graphs.descriptors import SHAPE_FIELDS
+from brepfind.graphs.lengths import LENGTH_PLACES
 from brepfind.models.encoder import BrepEncoder
 from brepfind.models.linear import Linear
 from brepfind.models.norm import BatchNorm
@@ -20,8 +22,8 @@ from brepfind.params import Section
 
 MAX_LOGIT_SCALE = math.log(100.0)
 INITIAL_LOGIT_SCALE = math.log(1 / 0.07)
-# A size so many standard deviations from the training parts' mean says no more than this one.
-_SIZE_LIMIT = 5.0
+# A fact so many standard deviations from the training parts' mean says no more than this one.
+_FACT_LIMIT = 5.0
 
 FREEZABLE = ("surface_cnn", "curve_cnn", "features", "bias", "encoder")
 
@@ -32,6 +34,12 @@ class DualConfig(Section):
     embed_dim: int = Field(description="width of the common space", ge=2)
     size_features: bool = Field(
         description="give the part's original size to its projection; the encoder's box forgets it"
+    )
+    shape_features: bool = Field(
+        description="give it plain descriptors, such as counts of faces by type, too"
+    )
+    number_features: bool = Field(
+        description="compare the lengths that a caption names with those of the part"
     )
 
 
@@ -65,7 +73,7 @@ class Projection(nn.Module):
 
     Args:
         width: of what comes from the tower; it is layer-normalised.
-        extra: columns that join after the norm, standardised already.
+        extra: columns that join after the norm, standardised already; may be 0.
         embed_dim: of the result.
     """
 
@@ -76,7 +84,7 @@ class Projection(nn.Module):
         self.out = Linear(2 * embed_dim, embed_dim)
 
     def forward(self, x: Tensor, extra: Tensor | None = None) -> Tensor:
-        """Args: x: (B, width). extra: (B, extra) or None. Returns (B, embed_dim)."""
+        """Args: x: (B, width). extra: (B, extra), or None for none. Returns (B, embed_dim)."""
         x = self.norm(x)
         if extra is not None:
             x = torch.cat((x, extra.to(x.dtype)), dim=-1)
@@ -86,59 +94,78 @@ class Projection(nn.Module):
 class DualEncoder(nn.Module):
     """A BRepFormer tower, a text tower, and a projection of each into one space.
 
+    The encoder sees a part in a box of fixed size, and a transformer reads 127.5 as a few pieces of
+    text: what they lose may join behind them. ``facts`` of the part (its size, plain descriptors)
+    go into its projection. Lengths that a sentence names and lengths of the part are rows of one
+    kind; one and the same linear map carries both into the common space, so that the dot product
+    compares them from the first step on.
+
     Args:
         encoder, text: the towers.
-        embed_dim, size_features: see :class:`DualConfig`.
+        config: what joins them.
         seed: of the projections' initial weights; the global random state is left as it was.
 
-    Buffers ``size_mean`` and ``size_std`` standardise the size features; they are 0 and 1 until
-    :meth:`set_size_statistics` takes them from the training parts.
+    Buffers ``facts_mean`` and ``facts_std`` standardise the facts; they are 0 and 1 until
+    :meth:`set_fact_statistics` takes them from the training parts.
     """
 
-    size_mean: Tensor
-    size_std: Tensor
+    facts_mean: Tensor
+    facts_std: Tensor
 
     def __init__(
-        self,
-        encoder: BrepEncoder,
-        text: TextTower,
-        embed_dim: int,
-        size_features: bool,
-        seed: int = 0,
+        self, encoder: BrepEncoder, text: TextTower, config: DualConfig, seed: int = 0
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.text = text
-        self.size_features = size_features
-        columns = len(SIZE_FIELDS)
+        self.config = config
+        facts = len(SIZE_FIELDS) * config.size_features + len(SHAPE_FIELDS) * config.shape_features
+        width = config.embed_dim
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.part_projection = Projection(
-                encoder.config.dim, columns if size_features else 0, embed_dim
+            self.part_projection = Projection(encoder.config.dim, facts, width)
+            self.text_projection = Projection(text.dim, 0, width)
+            self.lengths = (
+                Linear(LENGTH_PLACES, width, bias=False) if config.number_features else None
             )
-            self.text_projection = Projection(text.dim, 0, embed_dim)
+            if self.lengths is not None:
+                # Rows that share no place start at right angles, as far as the width allows.
+                nn.init.orthogonal_(self.lengths.weight)
         self.logit_scale = nn.Parameter(torch.tensor(INITIAL_LOGIT_SCALE))
-        self.register_buffer("size_mean", torch.zeros(columns))
-        self.register_buffer("size_std", torch.ones(columns))
+        self.register_buffer("facts_mean", torch.zeros(facts))
+        self.register_buffer("facts_std", torch.ones(facts))
 
     def embed_parts(self, batch: PartBatch) -> PartEmbeddings:
         """Parts into the common space."""
         graph = self.encoder(batch).graph
-        size = None
-        if self.size_features:
-            size = ((batch.size - self.size_mean) / self.size_std).clamp(-_SIZE_LIMIT, _SIZE_LIMIT)
-        return PartEmbeddings(graph, self.part_projection(graph, size))
+        facts = (self._facts(batch.size, batch.shape) - self.facts_mean) / self.facts_std
+        projected = self.part_projection(graph, facts.clamp(-_FACT_LIMIT, _FACT_LIMIT))
+        return PartEmbeddings(graph, self._with_lengths(projected, batch.lengths))
 
-    def embed_texts(self, hidden: Tensor, mask: Tensor) -> TextEmbeddings:
-        """Sentences into the common space, from what ``text.lower`` gave."""
+    def embed_texts(self, hidden: Tensor, mask: Tensor, lengths: Tensor) -> TextEmbeddings:
+        """Sentences into the common space, from what ``text.lower`` gave and the lengths they name,
+        (B, LENGTH_PLACES).
+        """
         pooled = self.text.upper(hidden, mask)
-        return TextEmbeddings(pooled, self.text_projection(pooled))
+        return TextEmbeddings(pooled, self._with_lengths(self.text_projection(pooled), lengths))
 
-    def forward(self, batch: PartBatch, hidden: Tensor, mask: Tensor) -> DualOutput:
+    def _facts(self, size: Tensor, shape: Tensor) -> Tensor:
+        """(B, facts), the columns that the settings ask for; there may be none."""
+        chosen = [size] * self.config.size_features + [shape] * self.config.shape_features
+        return torch.cat(chosen, dim=1) if chosen else size[:, :0]
+
+    def _with_lengths(self, projected: Tensor, lengths: Tensor) -> Tensor:
+        if self.lengths is None:
+            return projected
+        return projected + self.lengths(nn.functional.normalize(lengths, dim=1))
+
+    def forward(
+        self, batch: PartBatch, hidden: Tensor, mask: Tensor, lengths: Tensor
+    ) -> DualOutput:
         """Both towers in one call, so that every parameter is in the graph DDP sees."""
         return DualOutput(
             self.embed_parts(batch),
-            self.embed_texts(hidden, mask),
+            self.embed_texts(hidden, mask, lengths),
             self.logit_scale.float().exp(),
         )
 
@@ -148,15 +175,16 @@ class DualEncoder(nn.Module):
         self.logit_scale.clamp_(0.0, MAX_LOGIT_SCALE)
 
     @torch.no_grad()
-    def set_size_statistics(self, sizes: Tensor) -> None:
-        """Take mean and standard deviation from the training parts' sizes (N, 5).
+    def set_fact_statistics(self, size: Tensor, shape: Tensor) -> None:
+        """Take mean and standard deviation from the training parts' size (N, 5) and shape (N, 26).
 
         A column that does not vary is only centred.
         """
-        assert sizes.dim() == 2 and sizes.shape[1] == len(SIZE_FIELDS) and len(sizes) > 0
-        std = sizes.double().std(0, correction=0)
-        self.size_mean.copy_(sizes.double().mean(0))
-        self.size_std.copy_(torch.where(std > 1e-6, std, 1.0))
+        facts = self._facts(size, shape).double()
+        assert len(facts) > 0
+        std = facts.std(0, correction=0)
+        self.facts_mean.copy_(facts.mean(0))
+        self.facts_std.copy_(torch.where(std > 1e-6, std, 1.0))
 
     def freeze(self, names: Sequence[str]) -> None:
         """Stop parts of the encoder from learning, statistics included.

@@ -249,8 +249,8 @@ class Gate:
         weights = self.project / paths.WEIGHTS
         fresh = build_dual(self.config, weights if weights.is_file() else None)
         with torch.no_grad():
-            fresh.size_mean.copy_(trained.size_mean)
-            fresh.size_std.copy_(trained.size_std)
+            fresh.facts_mean.copy_(trained.facts_mean)
+            fresh.facts_std.copy_(trained.facts_std)
         return tower_vitals(self._embed(fresh, ""))
 
     def _embed(self, model: DualEncoder, digest: str) -> Embeddings:

@@ -18,6 +18,7 @@ from brepfind.graphs.collate import collate
 from brepfind.graphs.dataset import PartReader
 from brepfind.log import progress
 from brepfind.models.dual import DualEncoder
+from brepfind.models.numbers import sentence_lengths
 from brepfind.models.text import TextTower
 from brepfind.retrieval.embeddings import Embeddings
 from brepfind.retrieval.relevant import plain_caption
@@ -106,7 +107,9 @@ def embed_texts(
                 model.text.tokenize([text]).truncated > 0 for text in batch
             ]
         tokens = tokens._replace(ids=tokens.ids.to(device), mask=tokens.mask.to(device))
-        pooled, projected = model.embed_texts(model.text.lower(tokens), tokens.mask)
+        pooled, projected = model.embed_texts(
+            model.text.lower(tokens), tokens.mask, sentence_lengths(batch).to(device)
+        )
         before.append(_plain(pooled))
         after.append(_plain(projected))
     return _stacked(before, model.text.dim), _stacked(after, _width(model)), truncated

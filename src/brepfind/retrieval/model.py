@@ -11,7 +11,7 @@ from brepfind.cad.arrays import FEATURE_VERSION
 from brepfind.checkpoints.weights import load_strict, load_weights
 from brepfind.errors import CheckpointError, VersionMismatch
 from brepfind.files import sha256
-from brepfind.models.dual import DualEncoder
+from brepfind.models.dual import DualConfig, DualEncoder
 from brepfind.models.encoder import BrepEncoder, EncoderConfig
 from brepfind.models.text import TextTower
 from brepfind.params import check_section
@@ -61,8 +61,7 @@ def load_trained(path: Path) -> Trained:
             metadata["text_train"],  # type: ignore[arg-type]
             int(metadata["last_layers"]),
         ),
-        int(metadata["embed_dim"]),
-        metadata["size_features"] == "true",
+        check_section(json.loads(metadata["dual"]), "dual", DualConfig, source=str(path)),
     )
     load_strict(model, tensors, str(path))
     return Trained(model=model.eval(), digest=sha256(path), metadata=metadata)

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from brepfind.corpus.manifest import Corpus
 from brepfind.errors import InputError
+from brepfind.graphs.descriptors import describe_all
 from brepfind.graphs.store import GraphStore
 from brepfind.metrics.counting import count_ranks
 from brepfind.metrics.ranks import RankCounts, summarise
 from brepfind.models.text import TextTower
-from brepfind.retrieval.descriptors import describe_all
 from brepfind.retrieval.embed import sentence_vectors
 from brepfind.retrieval.relevant import caption_ids, plain_caption, text_to_cad_relevance
 
@@ -87,11 +87,20 @@ def ridge_baseline(data: RidgeData) -> dict[str, Any]:
     Raises:
         InputError: if a split has no part with a caption.
     """
+    counts, alpha, tried = ridge_counts(data)
+    return summarise(counts) | {"alpha": alpha, "validation_MRR": tried}
+
+
+def ridge_counts(data: RidgeData) -> tuple[RankCounts, float, float]:
+    """The ranks of the test parts' captions in the order of ``data``, alpha and its validation MRR.
+
+    Raises:
+        InputError: if a split has no part with a caption.
+    """
     fit = _Fit(data)
     tried = [float(summarise(fit.counts("validation", alpha))["MRR"]) for alpha in ALPHAS]
     alpha = ALPHAS[int(np.argmax(tried))]
-    table = summarise(fit.counts("test", alpha))
-    return table | {"alpha": alpha, "validation_MRR": max(tried)}
+    return fit.counts("test", alpha), alpha, max(tried)
 
 
 class _Fit:

@@ -28,7 +28,7 @@ class Pairs(nn.Module):
 
     def forward(self, micro: Micro) -> tuple[Tensor, Tensor, Tensor]:
         """Returns part rows (b, D), text rows (b, D), not normalised, and the logits' factor."""
-        output = self.dual(micro.parts, micro.hidden, micro.mask)
+        output = self.dual(micro.parts, micro.hidden, micro.mask, micro.lengths)
         return output.parts.projected, output.texts.projected, output.scale
 
     def after_step(self) -> None:
@@ -62,7 +62,7 @@ def build_dual(config: TrainConfig, weights: Path | None) -> DualEncoder:
     encoder.checkpoint_layers = config.gradient_checkpointing
     text = TextTower.load(config.text_tower, config.text_train, config.last_layers)
     refuse_fp16(config, text)
-    dual = DualEncoder(encoder, text, config.embed_dim, config.size_features, seed=config.seed)
+    dual = DualEncoder(encoder, text, config.dual, seed=config.seed)
     dual.freeze(config.freeze)
     if config.freeze_batch_norm:
         freeze_batch_norm(encoder)
@@ -88,8 +88,7 @@ def metadata(config: TrainConfig, dual: DualEncoder, **facts: object) -> dict[st
     return {
         "kind": "dual",
         "encoder": json.dumps(dual.encoder.config.model_dump(mode="json"), sort_keys=True),
-        "embed_dim": str(config.embed_dim),
-        "size_features": str(config.size_features).lower(),
+        "dual": json.dumps(dual.config.model_dump(mode="json"), sort_keys=True),
         "text_tower": config.text_tower,
         "text_train": config.text_train,
         "last_layers": str(config.last_layers),

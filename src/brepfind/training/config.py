@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from brepfind.metrics.guard import GuardLimits
+from brepfind.models.dual import DualConfig
 from brepfind.models.encoder import EncoderConfig
 from brepfind.params import Section
 
@@ -59,6 +60,12 @@ class TrainConfig(Section):
     embed_dim: int = Field(ge=2, le=4096, description="width of the common space")
     size_features: bool = Field(
         description="join the part's original size (box, area, volume, in logs) to its embedding"
+    )
+    shape_features: bool = Field(
+        description="join plain descriptors of the part, such as counts of faces by type, to it"
+    )
+    number_features: bool = Field(
+        description="compare the lengths that a caption names with the part's own"
     )
     freeze: list[FrozenPart] = Field(
         description="parts that do not learn; their features are computed once and kept"
@@ -126,6 +133,11 @@ class TrainConfig(Section):
         if self.initial_loss_scale < self.min_loss_scale:
             raise ValueError("initial_loss_scale is below min_loss_scale")
         return self
+
+    @property
+    def dual(self) -> DualConfig:
+        """What joins the towers."""
+        return DualConfig(**{name: getattr(self, name) for name in DualConfig.model_fields})
 
     @property
     def share(self) -> int:

@@ -19,6 +19,7 @@ from brepfind.corpus.manifest import read_corpus
 from brepfind.errors import InputError
 from brepfind.graphs.collate import collate, size_features
 from brepfind.graphs.dataset import PartReader
+from brepfind.graphs.descriptors import shape_features
 from brepfind.graphs.store import GraphStore
 from brepfind.graphs.twins import twin_groups
 from brepfind.training.batches import Micro, Order, StepBatch, share_of
@@ -64,6 +65,7 @@ class Pool:
         texts: its distinct captions.
         train, validation: the two splits.
         sizes: float32 (training parts, 5), see ``SIZE_FIELDS``.
+        shapes: float32 (training parts, 26), see ``SHAPE_FIELDS``.
         left_out: why parts of the splits are not in the run, and how many.
     """
 
@@ -72,6 +74,7 @@ class Pool:
     train: Items
     validation: Items
     sizes: Tensor
+    shapes: Tensor
     left_out: dict[str, int]
 
 
@@ -118,12 +121,14 @@ def read_pool(store: GraphStore, corpus: Path, split: Path, max_faces: int) -> P
 
     train, validation = items("train"), items("validation")
     sizes = torch.from_numpy(np.stack([size_features(store.facts(i)) for i in train.ids]))
+    shapes = torch.from_numpy(np.stack([shape_features(store.load(i)) for i in train.ids]))
     return Pool(
         ids=ids,
         texts=texts,
         train=train,
         validation=validation,
         sizes=sizes,
+        shapes=shapes,
         left_out={"without_caption": len(wanted) - len(ids)},
     )
 
@@ -146,6 +151,7 @@ class Pieces:
         surface, curve: what frozen CNNs gave, or None where they learn.
         hidden: what the frozen layers of the text tower gave.
         pad: what a caption shorter than the batch's longest is filled with.
+        lengths: float32 (captions, LENGTH_PLACES), what each names; a row is taken by number.
     """
 
     reader: PartReader
@@ -154,6 +160,7 @@ class Pieces:
     curve: Ragged | None
     hidden: Ragged
     pad: int
+    lengths: Tensor
 
     def micro(self, parts: Sequence[int], texts: Sequence[int]) -> Micro:
         """Pairs of part numbers and caption numbers."""
@@ -169,6 +176,7 @@ class Pieces:
             ),
             hidden=hidden,
             mask=mask,
+            lengths=self.lengths[list(texts)],
         )
 
     def texts(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:

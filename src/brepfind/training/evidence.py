@@ -116,7 +116,8 @@ def plain_micro(micro: Micro) -> dict[str, Any]:
         for item in fields(micro.parts)
         if (value := getattr(micro.parts, item.name)) is not None
     }
-    return {"parts": parts, "hidden": micro.hidden.cpu(), "mask": micro.mask.cpu()}
+    texts = {name: getattr(micro, name).cpu() for name in ("hidden", "mask", "lengths")}
+    return {"parts": parts, **texts}
 
 
 def micro_of(plain: dict[str, Any]) -> Micro:
@@ -126,4 +127,5 @@ def micro_of(plain: dict[str, Any]) -> Micro:
         parts=PartBatch(**{**missing, **plain["parts"]}),
         hidden=plain["hidden"],
         mask=plain["mask"],
+        lengths=plain["lengths"],
     )

@@ -20,6 +20,7 @@ from brepfind.graphs.store import GraphStore
 from brepfind.graphs.store_layout import MANIFEST
 from brepfind.log import get_logger
 from brepfind.models.dual import DualEncoder, calibrate_batch_norm
+from brepfind.models.numbers import sentence_lengths
 from brepfind.models.text_source import fetch
 from brepfind.training.batches import Order
 from brepfind.training.build import Pairs, build_dual, build_optimizer
@@ -83,7 +84,7 @@ def prepare(job: Job, group: Group, faults: Faults) -> Prepared:
     dual.to(group.device)
     if job.weights is None and config.freeze_batch_norm:
         _calibrate(dual, reader, pool, group, config.seed)
-    dual.set_size_statistics(pool.sizes.to(group.device))
+    dual.set_fact_statistics(pool.sizes.to(group.device), pool.shapes.to(group.device))
     fingerprint = digest(
         [
             config.model_dump(mode="json", exclude=_NO_RESULT),
@@ -154,6 +155,7 @@ def _pieces(
         surface=surface,
         curve=curve,
         hidden=hidden,
+        lengths=sentence_lengths(pool.texts),
         pad=0 if pad is None else int(pad),
     )
     return pieces, truncated

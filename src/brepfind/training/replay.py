@@ -134,7 +134,7 @@ def _dual(config: TrainConfig, state: dict[str, Any]) -> DualEncoder:
         shapes, dropout=config.encoder.dropout, max_faces=config.encoder.max_faces
     )
     text = TextTower.load(config.text_tower, config.text_train, config.last_layers)
-    dual = DualEncoder(BrepEncoder(sizes), text, config.embed_dim, config.size_features)
+    dual = DualEncoder(BrepEncoder(sizes), text, config.dual)
     dual.freeze(config.freeze)
     if config.freeze_batch_norm:
         freeze_batch_norm(dual.encoder)

@@ -68,8 +68,9 @@ def embed(
         return out.graph.float().cpu().numpy(), out.projected.float().cpu().numpy()
 
     def texts(numbers: Sequence[int]) -> tuple[Rows, Rows]:
-        hidden, mask = pieces.texts([int(captions[n]) for n in numbers])
-        out = dual.embed_texts(hidden.to(group.device), mask.to(group.device))
+        chosen = [int(captions[n]) for n in numbers]
+        given = (*pieces.texts(chosen), pieces.lengths[chosen])
+        out = dual.embed_texts(*(rows.to(group.device) for rows in given))
         return out.pooled.float().cpu().numpy(), out.projected.float().cpu().numpy()
 
     dual.eval()

@@ -1,4 +1,8 @@
-"""About thirty simple numbers per part: what can be said of a shape without learning."""
+"""About thirty simple numbers per part: what can be said of a shape without learning.
+
+The ridge baseline sees all of them; a model may see those that do not depend on size beside its
+graph embedding.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,11 @@ DESCRIPTORS = (
     "log_compactness",
     "curved_area_share",
 )
+
+
+_OF_SIZE = ("log_box_min", "log_box_mid", "log_box_max", "log_volume", "log_area")
+SHAPE_FIELDS = tuple(name for name in DESCRIPTORS if name not in _OF_SIZE)
+_SHAPE = np.array([DESCRIPTORS.index(name) for name in SHAPE_FIELDS])
 
 
 def describe(part: PartArrays) -> NDArray[np.float64]:
@@ -67,3 +76,8 @@ def describe(part: PartArrays) -> NDArray[np.float64]:
 def describe_all(parts: Iterable[PartArrays]) -> NDArray[np.float64]:
     """float64 (P, len(DESCRIPTORS))."""
     return np.array([describe(part) for part in parts]).reshape(-1, len(DESCRIPTORS))
+
+
+def shape_features(part: PartArrays) -> NDArray[np.float32]:
+    """float32 (len(SHAPE_FIELDS),), the descriptors that a scaled copy of the part shares."""
+    return describe(part)[_SHAPE].astype(np.float32)

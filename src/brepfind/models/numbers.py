@@ -1,0 +1,80 @@
+"""The lengths that a sentence names, in millimetres.
+
+A tokenizer cuts 127.5 into pieces that say little of how long that is. Here numbers are read as
+numbers: digits, fractions, words, with their unit where there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from text_to_num import alpha2digit
+from torch import Tensor
+
+from brepfind.graphs.lengths import LENGTH_PLACES, length_row
+
+_MM_PER_INCH = 25.4
+_UNITS = (
+    (re.compile(r"mm|mil|millimet\w+"), 1.0),
+    (re.compile(r"cm|centimet\w+"), 10.0),
+    (re.compile(r"m|met\w+"), 1000.0),
+    (re.compile(r'"|in|inch|inches'), _MM_PER_INCH),
+    (re.compile(r"ft|foot|feet"), 12 * _MM_PER_INCH),
+    (re.compile(r"°|degrees?|%|kg|g"), 0.0),  # no length
+)
+_NUMBER = re.compile(
+    r"""(?:(?:(?P<whole>\d+)[ -])?(?P<over>\d+)/(?P<under>\d+)   # 3/8, 1-1/4, 1 1/4
+        |(?P<decimal>\d{1,3}(?:,\d{3})+|\d+(?:[.,]\d+)?|\.\d+))  # 1,500; 12.5; 12,5; .5
+        (?:[ -]?(?P<unit>"|°|%|(?:mm|mil|cm|m|in|ft|kg|g)\b
+        |(?:millimet|centimet|met)(?:re|er)s?\b|inch(?:es)?\b|foot\b|feet\b|degrees?\b))?""",
+    re.VERBOSE,
+)
+# The number of a standard is no measure: DIN 6923, ISO 4014-1, EN 10058.
+_STANDARD = re.compile(r"\b(?:din|iso|en|asme|ansi|jis|iec|uni|bs|gost)\b[ a-z]{0,4}[\d./:-]+")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
+
+
+def named_in(text: str) -> list[float]:
+    """The lengths in ``text`` in mm, in its order.
+
+    A number without a unit is taken for millimetres, a bare fraction for inches. Counts (three
+    holes) cannot be told from lengths and are among them; angles, weights and the numbers of
+    standards are not.
+    """
+    # NFKC writes the half sign as 1, a fraction slash, 2.
+    plain = unicodedata.normalize("NFKC", text).replace("\u2044", "/").casefold()
+    plain = _STANDARD.sub(" ", alpha2digit(plain, "en"))
+    lengths = []
+    for match in _NUMBER.finditer(plain):
+        is_fraction = match["over"] is not None
+        if is_fraction and int(match["under"]) == 0:
+            continue
+        value = (
+            int(match["whole"] or 0) + int(match["over"]) / int(match["under"])
+            if is_fraction
+            else _decimal(match["decimal"])
+        )
+        bare = _MM_PER_INCH if is_fraction else 1.0
+        value *= _factor(match["unit"]) if match["unit"] else bare
+        if value > 0.0:
+            lengths.append(value)
+    return lengths
+
+
+def sentence_lengths(texts: Sequence[str]) -> Tensor:
+    """float32 (len(texts), LENGTH_PLACES), the row of the lengths that each sentence names."""
+    rows = [length_row(named_in(text)) for text in texts]
+    return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, LENGTH_PLACES)
+
+
+def _decimal(text: str) -> float:
+    grouped = _THOUSANDS.fullmatch(text) is not None
+    return float(text.replace(",", "" if grouped else "."))
+
+
+def _factor(unit: str) -> float:
+    return next(factor for pattern, factor in _UNITS if pattern.fullmatch(unit))
