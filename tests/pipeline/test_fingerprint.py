@@ -33,6 +33,10 @@ def test_what_cannot_change_a_result_does_not_change_it(fingerprint: Any) -> Non
     # DVC writes 1.0 for 1 as it likes.
     assert fingerprint(changed("prepare", "seed", 1.0)) == fingerprint(SAMPLE)
     assert "runtime" not in effective(SAMPLE)
+    here = {**SAMPLE, "extract": {"grid": 10, "cluster": "local"}}
+    there = {**SAMPLE, "extract": {"grid": 10, "cluster": "tcp://host:8786"}}
+    assert fingerprint(here) == fingerprint(there)
+    assert here["extract"]["cluster"] == "local"
 
 
 @pytest.mark.parametrize(

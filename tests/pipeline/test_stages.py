@@ -119,15 +119,21 @@ def test_params_yaml_is_valid(name: str) -> None:
     load_section(REPO / "params.yaml", name, SECTIONS[name])
 
 
-def test_train_depends_on_every_setting_that_changes_a_result(described: dict[str, Any]) -> None:
-    fields = {f"train.{field}" for field in TrainConfig.model_fields} - {"train.timeout_s"}
-    assert set(described["train"]["params"]) == fields
+@pytest.mark.parametrize(
+    ("stage", "config", "no_result"),
+    [("train", TrainConfig, {"timeout_s"}), ("extract", ExtractConfig, {"cluster"})],
+)
+def test_a_stage_depends_on_every_setting_that_changes_a_result(
+    stage: str, config: type[Section], no_result: set[str], described: dict[str, Any]
+) -> None:
+    wanted = {f"{stage}.{name}" for name in config.model_fields if name not in no_result}
+    assert set(described[stage]["params"]) == wanted
 
 
 def test_publish_depends_on_every_section(described: dict[str, Any]) -> None:
     """Otherwise a pipeline run of which it is the only stage left would never be closed."""
-    train = set(described["train"]["params"])
-    assert set(described["publish"]["params"]) == {*STAGES, *train} - {"train"}
+    leaves = {*described["train"]["params"], *described["extract"]["params"]}
+    assert set(described["publish"]["params"]) == {*STAGES, *leaves} - {"train", "extract"}
 
 
 def test_a_stage_depends_on_all_code_it_imports(described: dict[str, Any]) -> None:

@@ -12,10 +12,17 @@ from typing import Any
 from brepfind.errors import InputError
 from brepfind.files import digest, read_json, sha256, write_json
 
+# Settings outside ``runtime`` that say where the work is done, not what.
+_NO_RESULT = (("extract", "cluster"),)
+
 
 def effective(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections that can change a result, numbers by value: ``1`` and ``1.0`` are the same."""
-    return {name: _by_value(section) for name, section in params.items() if name != "runtime"}
+    """The settings that can change a result, numbers by value: ``1`` and ``1.0`` are the same."""
+    kept = {name: _by_value(section) for name, section in params.items() if name != "runtime"}
+    for name, key in _NO_RESULT:
+        if isinstance(kept.get(name), dict):
+            kept[name].pop(key, None)
+    return kept
 
 
 def state_fingerprint(params: Mapping[str, Any], project: Path, home: Path) -> str:
