@@ -98,3 +98,11 @@ def test_a_reason_that_cannot_be_written_is_said_all_the_same(tmp_path, caplog) 
     mine.leave(InputError("no such file: parts.csv"))
     assert mine.exit_code == 2
     assert "could not be written" in caplog.text and "no such file: parts.csv" in caplog.text
+
+
+def test_an_error_of_a_loader_worker_is_told_without_its_traceback() -> None:
+    text = (
+        "Caught InputError in DataLoader worker process 0.\nOriginal Traceback (most recent call "
+        "last):\n  File ...\nbrepfind.errors.InputError: no such file: parts.csv\n"
+    )
+    assert facts_of(InputError(text), 0)["reason"] == "no such file: parts.csv"

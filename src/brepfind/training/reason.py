@@ -116,7 +116,7 @@ def facts_of(error: Exception, rank: int) -> dict[str, Any]:
     ``check`` is one of ``interrupted``, ``input``, ``check``, ``nonfinite``, ``rank``, ``bug``
     (and ``hang``, from the watch).
     """
-    facts: dict[str, Any] = {"reason": str(error), "rank": rank}
+    facts: dict[str, Any] = {"reason": _sentence(error), "rank": rank}
     if isinstance(error, BrepfindError):
         facts |= {"check": "input", "exit_code": error.exit_code}
         if isinstance(error, Interrupted):
@@ -139,3 +139,12 @@ def facts_of(error: Exception, rank: int) -> dict[str, Any]:
         "traceback": "".join(traceback.format_exception(error)),
         "exit_code": BUG,
     }
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says; of one that a loader worker met, without the traceback torch adds."""
+    text = str(error).strip()
+    if "in DataLoader worker process" not in text:
+        return text
+    last = text.splitlines()[-1]
+    return last.partition(": ")[2] or last
