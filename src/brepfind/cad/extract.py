@@ -93,10 +93,11 @@ _HEALABLE = frozenset({"volume", "invalid"})
 
 def _sound(shape: TopoDS_Shape, config: ExtractConfig) -> list[features.Measured]:
     """The shape measured, if it is valid as it stands."""
-    measured = _measure(shape, config)
+    found = _parts(shape, config)
+    # Not before the numbers were looked at: one that is none hangs the check.
     if not reading.is_valid(shape):
         raise RejectedPart("invalid", "Open CASCADE finds it invalid")
-    return measured
+    return [features.measure(one, config.grid) for one in found]
 
 
 def _arrays(
