@@ -41,6 +41,22 @@ def test_many_small_families_come_to_a_quarter_together() -> None:
     assert 40 <= shares(table)["validation"] <= 80
 
 
+def test_what_pretraining_has_seen_is_for_train_with_its_twins_and_moves_nothing_else() -> None:
+    groups = np.repeat(np.arange(40), 2)
+    plain = make_split(ids(80), ["x"] * 80, groups, None, config())
+    held = plain["model_id"][plain["split"] == "test"].tolist()
+    table = make_split(ids(80), ["x"] * 80, groups, None, config(), known=held[:1])
+    changed = table["split"] != plain["split"]
+    assert table["model_id"][changed].tolist() == held[:2]  # it and its twin
+    assert set(table["split"][changed]) == {"train"}
+
+
+def test_the_user_may_ask_for_test_what_pretraining_has_seen() -> None:
+    asked = ["test", *[""] * 39]
+    table = make_split(ids(40), ["x"] * 40, alone(40), asked, config(), known=ids(1))
+    assert table["split"][0] == "test"
+
+
 def test_input_order_does_not_matter() -> None:
     table = make_split(ids(50), ["x"] * 50, alone(50), None, config())
     order = np.random.default_rng(0).permutation(50)

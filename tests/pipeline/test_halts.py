@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(900)
 CASES = [
     ("garbage", "extract", ["prepare", "extract"]),
     ("nan_checkpoint", "sanitize", ["prepare", "extract", "split", "sanitize"]),
-    ("nan_loss", "train", ["sanitize", "train"]),
+    ("nan_loss", "train", ["split", "sanitize", "train"]),
     ("constant_tower", "health", ["health"]),
     ("nan_weight", "health", ["health"]),
 ]

@@ -8,7 +8,7 @@ smallest id, in the order of that hash within its family, so that adding parts m
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ def make_split(
     twin_groups: NDArray[np.int64],
     user_split: Sequence[str] | None,
     config: SplitConfig,
+    known: Collection[str] = (),
 ) -> pd.DataFrame:
     """Assign each part to a side.
 
@@ -50,6 +51,8 @@ def make_split(
             where they asked for nothing. Parts left empty join their twins' side where these have
             one, else they are divided as if there were no user's split.
         config: shares and limits.
+        known: ids of parts whose shape pretraining has seen. With their twins they are for train,
+            unless the user asked otherwise.
 
     Returns:
         Columns ``model_id`` and ``split``, sorted by ``model_id``.
@@ -77,7 +80,7 @@ def make_split(
         raise InputError(f"part {twice!r} stands twice in what is to be split")
     table = table.sort_values("model_id", ignore_index=True)
     leaks = leaking_parts(table["group"].to_numpy(), list(table["split"]))
-    table["split"] = _fill(table, config)
+    table["split"] = _fill(table, config, set(known))
     result = table[["model_id", "split"]]
     findings = split_findings(
         {side: list(table["split"]).count(side) for side in SPLITS}, len(leaks), config
@@ -132,7 +135,7 @@ def leaking_parts(twin_groups: NDArray[np.int64], sides: Sequence[str]) -> list[
     return [int(i) for i in named.index[named["group"].isin(leaking)]]
 
 
-def _fill(table: pd.DataFrame, config: SplitConfig) -> list[str]:
+def _fill(table: pd.DataFrame, config: SplitConfig, known: set[str]) -> list[str]:
     """The side of each row, those without one filled in; rows are sorted by id."""
     side_of_group: dict[int, str] = {}
     for group, side in zip(table["group"], table["split"], strict=True):
@@ -149,6 +152,8 @@ def _fill(table: pd.DataFrame, config: SplitConfig) -> list[str]:
             for head, group in zip(family["model_id"], family["group"], strict=True)
         ]
         side_of_group |= divide(str(name), groups, config)
+    # Only now, so that no other group's side depends on what pretraining has seen.
+    side_of_group |= dict.fromkeys(free["group"][free["model_id"].isin(known)], "train")
     return [
         side or side_of_group[group]
         for group, side in zip(table["group"], table["split"], strict=True)
