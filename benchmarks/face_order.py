@@ -42,7 +42,6 @@ def main() -> None:
     known = read_json(RESULTS) if RESULTS.exists() else {}
     write_json(RESULTS, {**known, trained.metadata.get("face_order", "file"): numbers})
     print(json.dumps(numbers, indent=2))
-    print(moves.line())
 
 
 if __name__ == "__main__":

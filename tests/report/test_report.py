@@ -72,6 +72,14 @@ def metrics() -> dict[str, Any]:
                 "chance": {"text_to_cad": _row(0.1)},
                 "ridge": {"text_to_cad": _row(0.2)},
             },
+            "face_order": {
+                "parts": 10,
+                "orders": 4,
+                "median": 0.99,
+                "worst": 0.9,
+                "neighbour": 0.8,
+                "finds_itself": 0.975,
+            },
         },
     }
 
@@ -113,6 +121,7 @@ def test_tables_hold_directions_baselines_levels_signs_and_costs(
     assert "| mean_cosine | 0.25 | 0.5 |" in lines
     assert "| train | 61.3 | 1204 |" in lines
     assert "- 1 files rejected: unreadable" in lines
+    assert "10 test parts are nearest to themselves in 97.5 % of tries" in "\n".join(lines)
 
 
 def test_leaks_are_not_hidden(

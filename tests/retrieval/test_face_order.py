@@ -31,7 +31,6 @@ def test_a_model_that_sees_the_order_moves_and_one_that_does_not_stays(
     assert seen.worst < 0.9999 and seen.worst <= seen.median
     assert seen == order_moves(model, reader, ids, orders=3)
     assert seen != order_moves(model, reader, ids, orders=3, seed=1)
-    assert f"first among {len(ids)} in {seen.finds_itself:.1%} of tries" in seen.line()
     for layer in model.encoder.layers:
         layer.freqs_cos.fill_(1.0)
         layer.freqs_sin.zero_()

@@ -6,8 +6,9 @@ before this stage reads the test split, once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from brepfind.retrieval.embed import embed
 from brepfind.retrieval.embeddings import Embeddings, write_embeddings
 from brepfind.retrieval.evaluate import DIRECTIONS, EvaluateConfig, table_findings
 from brepfind.retrieval.evaluate import evaluate as tables_of
+from brepfind.retrieval.face_order import order_moves
 from brepfind.retrieval.health import (
     EmbeddingHealth,
     TowerVitals,
@@ -45,6 +47,9 @@ from brepfind.retrieval.model import load_trained
 from brepfind.retrieval.ridge import ridge_baseline, ridge_data
 
 log = get_logger(__name__)
+
+# At most so many test parts are embedded in several orders of their faces.
+_ORDERED_PARTS = 200
 
 
 def evaluate(context: StageContext) -> Mapping[str, Any]:
@@ -79,7 +84,11 @@ def evaluate(context: StageContext) -> Mapping[str, Any]:
     data = ridge_data(store, corpus, split, twins, tower)
     result["baselines"]["ridge"] = {"text_to_cad": ridge_baseline(data)}
     _print(result)
+    some = ids[:: math.ceil(len(ids) / _ORDERED_PARTS)]
+    moves = order_moves(trained.model, reader, some) if len(some) > 1 else None
     return result | {
+        "model": trained.digest,
+        "face_order": None if moves is None else asdict(moves),
         "leaks": {finding.name.rpartition(".")[2]: finding.value for finding in leaks},
         "vitals": {"cad": signs.vitals.cad.numbers(), "text": signs.vitals.text.numbers()},
         "pair": signs.pair.as_json(),

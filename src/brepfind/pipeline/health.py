@@ -316,6 +316,7 @@ def _numbers(seen: Seen, files: Files) -> dict[str, Any]:
         "self_retrieval": seen.embeddings.self_retrieval,
         "embedded_parts": vitals.cad.n,
         "epoch": int(seen.trained.metadata["epoch"]),
+        "model": seen.trained.digest,
         "warnings": sum(finding.verdict == "warning" for finding in seen.findings),
         # Constant and zero tensors are many in a young model and no reason to worry by themselves.
         "tensors_worth_a_look": sum(finding.verdict == "warning" for finding in files.findings),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from brepfind.files import read_json
+from brepfind.errors import InputError
+from brepfind.files import read_json, sha256
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStore
 from brepfind.pipeline import paths
@@ -33,6 +34,7 @@ def publish(context: StageContext) -> Mapping[str, Any]:
         for stage in paths.STAGES
         if stage != "publish"
     }
+    _require_one_model(context, metrics)
     indexed = _index(context) if config.index else 0
     report = context.path(paths.REPORT)
     write_report(
@@ -58,6 +60,20 @@ def publish(context: StageContext) -> Mapping[str, Any]:
     if lock.is_file():
         context.tracker.artifact(lock, "report", pipeline=True)
     return {"indexed_parts": indexed}
+
+
+def _require_one_model(context: StageContext, metrics: Mapping[str, Any]) -> None:
+    """DVC sees to it; stages run by hand may leave a verdict on other weights behind.
+
+    Raises:
+        InputError: naming the stage that judged another model.
+    """
+    digest = sha256(context.path(paths.MODEL) / "best.safetensors")
+    for stage in ("health", "evaluate"):
+        if metrics[stage]["model"] != digest:
+            raise InputError(
+                f"{stage} judged a model that is no longer there; run `dvc repro {stage}`"
+            )
 
 
 def _index(context: StageContext) -> int:

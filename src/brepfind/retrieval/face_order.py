@@ -6,12 +6,13 @@ RoPE runs over the order of the faces, so the encoder sees it, though it means n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from brepfind.graphs.batch import PartBatch
 from brepfind.graphs.collate import collate
 from brepfind.graphs.dataset import PartReader
 from brepfind.models.dual import DualEncoder
@@ -40,14 +41,6 @@ class OrderMoves:
     neighbour: float
     finds_itself: float
 
-    def line(self) -> str:
-        """What the report says of it."""
-        return (
-            f"listed in another order of its faces, a part finds itself first among {self.parts} "
-            f"in {self.finds_itself:.1%} of tries (median cosine {self.median:.3f}, worst "
-            f"{self.worst:.3f}; to the nearest other part {self.neighbour:.3f})"
-        )
-
 
 @torch.no_grad()
 def order_moves(
@@ -67,7 +60,7 @@ def order_moves(
     own: list[Tensor] = []
     other: list[Tensor] = []
     for start in range(0, len(ids), _AT_ONCE):
-        batch = collate(*reader.read(ids[start : start + _AT_ONCE]))
+        batch = _without_grids(model, collate(*reader.read(ids[start : start + _AT_ONCE])))
         own.append(model.embed_parts(batch).projected)
         views = [
             reorder_faces(batch, random_order(batch.face_counts, generator)) for _ in range(orders)
@@ -87,4 +80,21 @@ def order_moves(
         worst=float(same.min()),
         neighbour=float(nearest.median()),
         finds_itself=float((scores.argmax(2) == mine).double().mean()),
+    )
+
+
+def _without_grids(model: DualEncoder, batch: PartBatch) -> PartBatch:
+    """The same parts with what the CNNs give, which see one face or edge at a time: in another
+    order of the faces they give the same, and they are most of the work.
+    """
+    encoder = model.encoder
+    assert batch.face_grid is not None and batch.edge_grid is not None
+    return replace(
+        batch,
+        face_grid=None,
+        face_surface=encoder.encode_surfaces(batch.face_grid),
+        edge_grid=None,
+        edge_curve=encoder.encode_curves(batch.edge_grid)
+        if len(batch.edge_grid)
+        else torch.zeros(0, encoder.config.heads),
     )
