@@ -8,7 +8,6 @@ none) and generated parts of the sample corpus; of each set those that both extr
 Contenders, each in a process of its own, taking turns at every file, round after round:
 
     floor       Open CASCADE's read and transfer alone, through the very function that we call
-    plain       the same with Open CASCADE's own reader settings (see ``reading.read``)
     brepfind    STEP file to arrays; the validity check and the mass properties timed within
     brepgraph   0.3.0, preset ``uvnet``, one graph per solid
 
@@ -43,7 +42,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "extract.json"
 PEERS = HERE.parent / ".brepfind" / "peers"
 REAL = HERE.parent.parent / "shared" / "step-real"
-CONTENDERS = ("floor", "plain", "brepfind", "brepgraph")
+CONTENDERS = ("floor", "brepfind", "brepgraph")
 GENERATED, SEED = 80, 3
 
 # What one contender says of one file: faces, where it counts them, processor and wall seconds, and
@@ -60,10 +59,10 @@ def contender(name: str) -> Callable[[Path], Timing]:
     from brepfind.cad import reading
 
     reading.quiet()
-    if name in ("floor", "plain"):
+    if name == "floor":
 
         def read(path: Path) -> Timing:
-            reading.read(path, thorough=name == "plain")
+            reading.read(path)
             return {}
 
         return read
@@ -273,8 +272,6 @@ def compare(rounds: Sequence[dict[str, Turn]], files: Sequence[str]) -> dict[str
         "time_over_floor": ratio("brepfind", "floor"),
         "validity_check_over_floor": share("validity"),
         "mass_properties_over_floor": share("mass"),
-        "plain_reader_over_floor": ratio("plain", "floor"),
-        "time_over_plain_reader": ratio("brepfind", "plain"),
     }
 
 
@@ -312,7 +309,6 @@ def show(name: str, numbers: dict) -> None:
         ("time_over_floor", "times the floor's time, of which"),
         ("validity_check_over_floor", "  the validity check"),
         ("mass_properties_over_floor", "  the mass properties"),
-        ("plain_reader_over_floor", "times the floor is what reading takes with plain settings"),
     ):
         value = numbers[what]
         spread = f"({value['least']:.2f} to {value['greatest']:.2f})"

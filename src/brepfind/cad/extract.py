@@ -50,12 +50,6 @@ def extract_file(path: Path, config: ExtractConfig) -> list[PartArrays]:
     reading.look(path)
     with _no_garbage():
         shape, unit = reading.read(path)
-        try:
-            return _arrays(_sound(shape, config), config, unit, healed=False)
-        except RejectedPart as error:
-            if error.reason not in _HEALABLE:
-                raise
-        shape, unit = reading.read(path, thorough=True)
         return extract_shape(shape, unit, config)
 
 

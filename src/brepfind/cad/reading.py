@@ -6,13 +6,11 @@ from pathlib import Path
 
 from OCP.BRepCheck import BRepCheck_Analyzer
 from OCP.collections import Sequence_TCollection_AsciiString
-from OCP.DE import DE_ShapeFixParameters
 from OCP.IFSelect import IFSelect_RetDone
 from OCP.Interface import Interface_Static
 from OCP.Message import Message
 from OCP.ShapeFix import ShapeFix_Shape
 from OCP.STEPControl import STEPControl_Reader
-from OCP.TCollection import TCollection_AsciiString
 from OCP.TopoDS import TopoDS_Shape
 
 from brepfind.cad.caps import close_caps
@@ -61,14 +59,8 @@ def look(path: Path) -> bytes:
     return data
 
 
-def read(path: Path, *, thorough: bool = False) -> tuple[TopoDS_Shape, str]:
+def read(path: Path) -> tuple[TopoDS_Shape, str]:
     """The file's shape in millimetres, and the unit it is written in.
-
-    Args:
-        path: the file; see :func:`look`.
-        thorough: let Open CASCADE look for edges of a face that cross, and part them, as it does
-            by default. That is a sixth of the transfer's time, few files need it, and the validity
-            check finds those.
 
     Raises:
         RejectedPart: ``unreadable`` or ``empty``.
@@ -85,23 +77,11 @@ def read(path: Path, *, thorough: bool = False) -> tuple[TopoDS_Shape, str]:
         raise RejectedPart("empty", "it holds no shape")
     reader.SetSystemLengthUnit(1.0)
     unit = _unit(reader)
-    if not thorough:
-        _leave_crossings(reader)
     reader.TransferRoots()
     shape = reader.OneShape()
     if shape is None or shape.IsNull():
         raise RejectedPart("empty", "nothing in it could be turned into a shape")
     return shape, unit
-
-
-def _leave_crossings(reader: STEPControl_Reader) -> None:
-    # The reader has its own settings only from the transfer on; until then they are set whole.
-    reader.SetShapeFixParameters(DE_ShapeFixParameters())
-    settings = reader.GetShapeFixParameters()
-    name = TCollection_AsciiString("FixShape.FixSelfIntersectionMode")
-    settings.UnBind(name)
-    settings.Bind(name, TCollection_AsciiString("0"))
-    reader.SetShapeFixParameters(settings)
 
 
 def _unit(reader: STEPControl_Reader) -> str:

@@ -40,7 +40,7 @@ _WORK = Path(".brepfind/pretrain")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="make pretrain", description=__doc__)
-    parser.add_argument("--parts", type=int, default=600, help="generated parts (%(default)s)")
+    parser.add_argument("--parts", type=int, default=1000, help="generated parts (%(default)s)")
     parser.add_argument("--seed", type=int, default=99, help="of the parts (%(default)s)")
     parser.add_argument("--out", type=Path, default=paths.PRETRAINED / "brepformer_small.ckpt")
     parser.add_argument(
