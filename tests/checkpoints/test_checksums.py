@@ -4,14 +4,13 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brepfind import files
-from brepfind.checkpoints import checksums, folding
+from brepfind.checkpoints import checksums, crc
 from brepfind.checkpoints.checksums import Piece
 from brepfind.checkpoints.doctor import diagnose
 from brepfind.checkpoints.read import read_checkpoint
@@ -21,29 +20,8 @@ from tests.checkpoints import zoo
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_sums_of_two_stretches_join(head: bytes, tail: bytes) -> None:
-    joined = folding.append(zlib.crc32(head), zlib.crc32(tail), len(tail))
+    joined = crc.append(crc.crc32(head), crc.crc32(tail), len(tail))
     assert joined == zlib.crc32(head + tail)
-
-
-@pytest.mark.parametrize("more", [0, 1, 7, 8, 100_000, 1_000_003])
-def test_folded_sums_are_zlibs(more: int) -> None:
-    content = np.random.default_rng(more).bytes(folding.WORTH_IT + more)
-    assert folding.crc32(memoryview(content)) == zlib.crc32(content)
-
-
-def test_the_trinomial_is_a_multiple_of_the_polynomial() -> None:
-    polynomial, power, powers = 0x104C11DB7, 1, {}
-    near = folding.FAR - folding.NEAR
-    for exponent in range(folding.FAR + 1):
-        powers[exponent] = power
-        power <<= 1
-        power ^= polynomial if power >> 32 else 0
-    assert powers[folding.FAR] ^ powers[near] ^ 1 == 0
-
-
-@pytest.mark.parametrize("length", [0, 1, 64, 65, 1000, 123_457])
-def test_sum_of_zeros(length: int) -> None:
-    assert folding.of_zeros(length) == zlib.crc32(bytes(length))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])

@@ -73,35 +73,24 @@ def integer_of(dtype: torch.dtype) -> torch.dtype:
 
 
 def extent(integers: np.ndarray, bits: FloatBits) -> tuple[int, int]:
-    """The least and the greatest magnitude of a block, as masked patterns.
-
-    Nothing is written: among signed integers the largest is the greatest positive float and the
-    smallest is the negative one nearest to zero; among unsigned ones it is the other way round.
-    """
-    mask = bits.mask if bits.mask is not None else 0xFF
-    patterns = [
-        int(extreme.reduce(integers.view(f"{sign}{integers.itemsize}"))) & mask
-        for sign in "ui"
-        for extreme in (np.minimum, np.maximum)
-    ]
-    return min(patterns), max(patterns)
+    """The least and the greatest magnitude of a block, as masked patterns."""
+    masked = _masked(integers, bits)
+    return int(np.minimum.reduce(masked)), int(np.maximum.reduce(masked))
 
 
 def magnitudes(block: np.ndarray, bits: FloatBits) -> torch.Tensor:
     """The block with its sign bits cleared, in a buffer of this thread's that is used again."""
-    integers = torch.from_numpy(block)
+    return torch.from_numpy(_masked(block, bits))
+
+
+def _masked(integers: np.ndarray, bits: FloatBits) -> np.ndarray:
     if bits.mask is None:
         return integers
-    buffer = _buffer(integers.dtype, integers.numel())
-    return torch.bitwise_and(integers, bits.mask, out=buffer)
-
-
-def _buffer(dtype: torch.dtype, length: int) -> torch.Tensor:
     # A fresh allocation of this size is fresh pages from the system each time: half of the cost.
-    held: dict[torch.dtype, torch.Tensor] = _buffers.__dict__.setdefault("held", {})
-    if dtype not in held or held[dtype].numel() < length:
-        held[dtype] = torch.empty(length, dtype=dtype)
-    return held[dtype][:length]
+    held: dict[np.dtype, np.ndarray] = _buffers.__dict__.setdefault("held", {})
+    if len(held.get(integers.dtype, ())) < len(integers):
+        held[integers.dtype] = np.empty(len(integers), integers.dtype)
+    return np.bitwise_and(integers, bits.mask, out=held[integers.dtype][: len(integers)])
 
 
 def number(pattern: int, dtype: torch.dtype) -> float:

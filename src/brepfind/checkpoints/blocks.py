@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from brepfind.checkpoints.bits import integer_of
-from brepfind.checkpoints.folding import BLOCK_WORDS, WORD
 
-BLOCK_BYTES = BLOCK_WORDS * WORD  # this and what is made of it stay in a core's own cache
+BLOCK_BYTES = 1 << 19  # this and what is made of it stay in a core's own cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brepfind import files
-from brepfind.checkpoints.folding import append, crc32
+from brepfind.checkpoints.crc import append, crc32
 from brepfind.errors import CheckpointError
 
 BLOCK = 32 << 20  # bytes of one task; large against its overhead, small against a tensor

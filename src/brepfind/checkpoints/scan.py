@@ -15,8 +15,8 @@ import torch
 
 from brepfind.checkpoints.bits import FLOATS, number
 from brepfind.checkpoints.checksums import Piece
+from brepfind.checkpoints.crc import append
 from brepfind.checkpoints.details import constant_rows, far_values
-from brepfind.checkpoints.folding import append
 from brepfind.checkpoints.layout import Entry, Role
 from brepfind.checkpoints.parts import Parts, prepare
 from brepfind.checkpoints.signs import Signs, look_at

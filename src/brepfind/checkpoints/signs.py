@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
 from brepfind.checkpoints.bits import FLOATS, FloatBits, extent, magnitudes
-from brepfind.checkpoints.blocks import BLOCK_BYTES, Plain, blocks
-from brepfind.checkpoints.folding import BLOCK_WORDS, WORD, WORTH_IT, Folding
+from brepfind.checkpoints.blocks import blocks
+from brepfind.checkpoints.crc import crc32
 from brepfind.checkpoints.parts import Parts
 
 
@@ -71,11 +70,10 @@ def look_at(parts: Parts, start: int, stop: int | None, summing: bool) -> Signs:
     part, width = parts.plain, parts.width
     total = Signs()
     low, high, varies = 1 << 64, 0, False
-    crc = _Sum(part, start, stop) if summing else None
     bits = FLOATS.get(part.values.dtype)
     for at, block in blocks(part.integers(), start, stop):
-        if crc is not None:
-            crc.take(block)
+        if summing:
+            total.crc = crc32(block.data, total.crc)
         total.nbytes += block.nbytes
         if width:
             _note_alike(total, block, at, width)
@@ -91,7 +89,6 @@ def look_at(parts: Parts, start: int, stop: int | None, summing: bool) -> Signs:
             total.add(_of_odd_floats(block, dtype, bits, at, block_low, block_high))
     if varies:
         total.add(Signs(low=low, high=high, varies=True))
-    total.crc = crc.value() if crc is not None else 0
     return total
 
 
@@ -104,33 +101,6 @@ def _note_alike(total: Signs, integers: np.ndarray, at: int, width: int) -> None
         rows = np.append(rows, len(other))
     if len(rows):
         total.alike.append(rows + (at + ahead) // width)
-
-
-class _Sum:
-    """The CRC-32 of a stretch, block by block; folded where that is worth it."""
-
-    def __init__(self, part: Plain, start: int, stop: int | None) -> None:
-        assert part.flat is not None
-        self._crc = 0
-        self._at = 0
-        self._folding: Folding | None = None
-        whole = part.flat[start:stop].view(torch.uint8).numpy()
-        self._tail = whole[whole.nbytes // WORD * WORD :]
-        aligned = whole.ctypes.data % WORD == 0
-        if aligned and whole.nbytes >= WORTH_IT and BLOCK_BYTES == BLOCK_WORDS * WORD:
-            self._folding = Folding(whole[: whole.nbytes // WORD * WORD].view(np.int64))
-
-    def take(self, block: np.ndarray) -> None:
-        """The next block."""
-        if self._folding is None:
-            self._crc = zlib.crc32(block.view(np.uint8).data, self._crc)
-        else:
-            self._folding.fold(self._at)
-            self._at += BLOCK_WORDS
-
-    def value(self) -> int:
-        """The sum of all blocks."""
-        return self._crc if self._folding is None else self._folding.crc(self._tail.data)
 
 
 def _ordinary(low: int, high: int, bits: FloatBits) -> bool:
