@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from brepfind.errors import CheckFailed, InputError, Interrupted
+from brepfind.errors import CheckFailed, InputError, Interrupted, ParamsError
 from brepfind.files import read_json
 from brepfind.findings import Finding
 from brepfind.pipeline import paths
@@ -23,6 +23,7 @@ def train(context: StageContext) -> Mapping[str, Any]:
     Halts when the guard or a validation stops the run; the post-mortem is in the evidence.
     """
     config = context.section("train", TrainConfig)
+    require_watched(context.project, config.text_tower)
     job = _job(context, config)
     job_file = context.evidence / "job.json"
     job.write(job_file)
@@ -42,6 +43,20 @@ def train(context: StageContext) -> Mapping[str, Any]:
     context.cost.update(read_json(Path(job.cost)))
     numbers: dict[str, Any] = read_json(out / "train.json")
     return numbers
+
+
+def require_watched(project: Path, tower: str) -> None:
+    """A text tower in a folder lies where DVC looks for changes.
+
+    Raises:
+        ParamsError: if it lies elsewhere.
+    """
+    folder, watched = (project / tower).resolve(), (project / paths.PRETRAINED).resolve()
+    if folder.is_dir() and not folder.is_relative_to(watched):
+        raise ParamsError(
+            f"train.text_tower is the folder {tower}, where DVC would not see a change of its "
+            f"weights; move it below {paths.PRETRAINED} and give that path"
+        )
 
 
 def _job(context: StageContext, config: TrainConfig) -> Job:
