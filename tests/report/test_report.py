@@ -21,6 +21,7 @@ def history() -> pd.DataFrame:
     return pd.DataFrame(
         {
             "epoch": [0, 1, 2],
+            "chance_loss": [float("nan"), 3.47, 3.47],
             "loss": [float("nan"), 3.2, 2.1],  # nothing is trained before the first step
             "recall": [0.1, 0.2, 0.5],
             "logit_scale": [14.3, 14.6, 15.0],
@@ -58,7 +59,6 @@ def metrics() -> dict[str, Any]:
             "leaking_parts": 0,
             "captions_orphaned_by_rejects": 4,
         },
-        "train": {"chance_loss": 3.47},
         "health": {
             "warnings": 0,
             "cad": {"mean_cosine": 0.25, "only_here": 1.0},
@@ -152,10 +152,10 @@ def test_every_curve_it_shows_is_there(
 
 
 def test_the_same_curve_is_the_same_file(tmp_path: Path, history: pd.DataFrame) -> None:
-    first = [path.read_bytes() for path in draw_curves(tmp_path / "a", history, 3.47)]
-    again = [path.read_bytes() for path in draw_curves(tmp_path / "b", history, 3.47)]
-    assert [path.name for path in draw_curves(tmp_path / "a", history, 3.47)] == FIGURES
+    first = [path.read_bytes() for path in draw_curves(tmp_path / "a", history)]
+    again = [path.read_bytes() for path in draw_curves(tmp_path / "b", history)]
+    assert [path.name for path in draw_curves(tmp_path / "a", history)] == FIGURES
     assert first == again
-    other = draw_curves(tmp_path / "c", history.assign(loss=[0.0, 1.0, 2.0]), 3.47)
+    other = draw_curves(tmp_path / "c", history.assign(loss=[0.0, 1.0, 2.0]))
     assert other[0].read_bytes() != first[0]
     assert other[1].read_bytes() == first[1]

@@ -17,12 +17,11 @@ from brepfind.files import atomic_path
 _SIZE, _DPI = (5.6, 3.4), 120
 
 
-def draw_curves(folder: Path, history: pd.DataFrame, chance_loss: float) -> list[Path]:
+def draw_curves(folder: Path, history: pd.DataFrame) -> list[Path]:
     """Loss, validation recall and the logit scale over epochs.
 
     Args:
         history: a row per validation, as training writes it; ``epoch`` 0 is before the first step.
-        chance_loss: what a model that tells no pair apart would have.
 
     Returns:
         The files, in the order in which the report shows them.
@@ -31,7 +30,9 @@ def draw_curves(folder: Path, history: pd.DataFrame, chance_loss: float) -> list
 
     def loss(axes: Axes) -> None:
         axes.plot(trained["epoch"], trained["loss"], marker=".", label="training")
-        axes.axhline(chance_loss, color="grey", linestyle="--", label="chance, ln(batch)")
+        axes.plot(
+            trained["epoch"], trained["chance_loss"], color="grey", linestyle="--", label="guessing"
+        )
         axes.set_ylabel("contrastive loss")
         axes.legend()
 

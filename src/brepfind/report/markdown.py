@@ -37,7 +37,7 @@ def write_report(
         params: all sections, as read.
         fingerprint: of the state that the run stands for.
     """
-    drawn = draw_curves(figures, history, metrics["train"]["chance_loss"])
+    drawn = draw_curves(figures, history)
     lines = ["# Report", "", _verdict(metrics), ""]
     lines += ["## Retrieval on the test split", "", *_retrieval(metrics["evaluate"]), ""]
     lines += ["## By caption level", "", *_by_level(metrics["evaluate"]["text_to_cad"]), ""]
