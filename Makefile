@@ -16,7 +16,7 @@ export DGLBACKEND := pytorch
 .DEFAULT_GOAL := help
 .PHONY: help setup repro test test-all lint types format pretrain pretrained-signatures check-gpu ui clean
 BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train
-.PHONY: $(BENCHES)
+.PHONY: $(BENCHES) bench-sample
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -75,6 +75,10 @@ bench-train: ## what the guard costs and a second process gains, beside a bare l
 bench-extract-memory: ## memory over 2,000 files
 $(BENCHES): bench-%: setup
 	PYTHONPATH=src python -m benchmarks.$(subst -,_,$*)
+
+bench-sample: setup ## R@K of the model, of it without this and that, of ridge and of chance (an hour)
+	dvc repro split sanitize
+	PYTHONPATH=src python -m benchmarks.sample
 
 clean: ## remove what runs and tests made; keeps .venv, raw data and the shipped checkpoint
 	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics .brepfind
