@@ -170,8 +170,9 @@ def trained(project: Project, again: Done) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="session")
 def constant_tower(project: Project, trained: dict[str, torch.Tensor]) -> Stop:
     """The trained CAD tower gives the same embedding for every part."""
-    name = "part_projection.out.weight"
-    return _trained_to(project, {**trained, name: torch.zeros_like(trained[name])})
+    # Nothing that the learned layers say, and nothing of the part's lengths, gets through.
+    cut = ("part_projection.out.weight", "lengths.weight")
+    return _trained_to(project, trained | {name: torch.zeros_like(trained[name]) for name in cut})
 
 
 @pytest.fixture(scope="session")
