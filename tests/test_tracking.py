@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -311,6 +314,72 @@ def test_an_outage_in_the_middle_is_made_up_for_by_the_same_command(
     assert [point.value for point in history] == [2.0, 1.0]
     assert "everything was delivered" in heard.text
     assert not list((main / ".brepfind" / "tracking").glob("*.jsonl"))
+
+
+class Server:
+    """A real MLflow server on a loopback port, which can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
+                *("--host", "127.0.0.1", "--port", str(self.port)),
+                *("--backend-store-uri", f"sqlite:///{self.folder / 'mlflow.db'}"),
+                *("--artifacts-destination", str(self.folder / "artifacts")),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for _ in range(600):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.uri}/health"):
+                return
+            assert self.process.poll() is None, "the server ended while it started"
+            time.sleep(0.2)
+        raise AssertionError("the server does not answer")
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def test_a_server_that_is_killed_and_comes_back_has_missed_nothing(
+    tmp_path: Path, experiment: str, heard: pytest.LogCaptureFixture
+) -> None:
+    server = Server(tmp_path)
+    server.start()
+    try:
+        one = tracker(tmp_path, experiment, "train", state(), server.uri)
+        one.point("train/loss", 3.0, 1)
+        one.flush(force=True)
+        server.kill()
+        began = time.monotonic()
+        for step in range(2, 200):  # what training says goes on
+            one.point("train/loss", 3.0 / step, step)
+        one.happened("step_skipped", {"step": 7})
+        assert time.monotonic() - began < 20
+        assert "MLflow cannot be reached, going on without" in heard.text
+        server.start()
+        one.point("train/loss", 0.01, 200)
+        one.end("FINISHED")
+        client = MlflowClient(server.uri)
+        found = client.get_experiment_by_name(experiment)
+        assert found is not None
+        (run,) = client.search_runs([found.experiment_id], f"tags.`{TAG}kind` = 'stage'")
+        history = client.get_metric_history(run.info.run_id, "train/loss")
+        assert sorted(point.step for point in history) == list(range(1, 201))
+        assert run.data.metrics["events/step_skipped"] == 1.0
+        assert run.info.status == "FINISHED"
+        assert not list((tmp_path / ".brepfind" / "tracking").glob("*"))
+    finally:
+        server.kill()
 
 
 def test_what_the_store_refuses_is_said_and_does_not_hold_up_the_rest(
