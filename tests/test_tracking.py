@@ -364,6 +364,7 @@ def test_a_server_that_is_killed_and_comes_back_has_missed_nothing(
         for step in range(2, 200):  # what training says goes on
             one.point("train/loss", 3.0 / step, step)
         one.happened("step_skipped", {"step": 7})
+        one.flush(force=True)
         assert time.monotonic() - began < 20
         assert "MLflow cannot be reached, going on without" in heard.text
         server.start()
