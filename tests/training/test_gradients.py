@@ -36,7 +36,12 @@ def double(micro: Micro) -> Micro:
         for item in fields(micro.parts)
         if (value := getattr(micro.parts, item.name)) is not None and value.is_floating_point()
     }
-    return replace(micro, parts=replace(micro.parts, **parts), hidden=micro.hidden.double())
+    return replace(
+        micro,
+        parts=replace(micro.parts, **parts),
+        hidden=micro.hidden.double(),
+        lengths=micro.lengths.double(),
+    )
 
 
 def batch_of(prepared: Prepared, group: Group, micro: int | None) -> StepBatch:
