@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from OCP.BRepBuilderAPI import BRepBuilderAPI_Transform
-from OCP.gp import gp_Ax1, gp_Ax2, gp_Dir, gp_Pnt, gp_Trsf, gp_Vec
+from OCP.gp import gp_Ax1, gp_Dir, gp_Pnt, gp_Trsf, gp_Vec
 from OCP.IFSelect import IFSelect_RetDone
 from OCP.Interface import Interface_Static
 from OCP.STEPControl import STEPControl_AsIs, STEPControl_Writer
@@ -32,6 +32,7 @@ from brepfind.cad.reading import quiet, read
 from brepfind.errors import BrepfindError
 from brepfind.files import write_json
 from brepfind.graphs.twins import twin_groups
+from tests.cad.shapes import mirror, resize
 
 CONFIG = ExtractConfig(
     grid=10,
@@ -52,18 +53,6 @@ def turned(rng: np.random.Generator) -> gp_Trsf:
     rotation.SetRotation(axis, float(rng.uniform(0.1, 3.0)))
     move.SetTranslation(gp_Vec(*(float(x) for x in rng.uniform(-500, 500, size=3))))
     return move * rotation
-
-
-def mirrored() -> gp_Trsf:
-    transform = gp_Trsf()
-    transform.SetMirror(gp_Ax2(gp_Pnt(0, 0, 0), gp_Dir(0.3, 0.5, 0.8)))
-    return transform
-
-
-def resized(factor: float) -> gp_Trsf:
-    transform = gp_Trsf()
-    transform.SetScale(gp_Pnt(0, 0, 0), factor)
-    return transform
 
 
 def copy_of(shape: TopoDS_Shape, transform: gp_Trsf, unit: str, folder: Path) -> PartArrays:
@@ -141,8 +130,8 @@ def main() -> None:
                     "original": extract_file(file, CONFIG)[0],
                     "moved": copy_of(shape, turned(rng), "MM", Path(folder)),
                     "inches": copy_of(shape, gp_Trsf(), "INCH", Path(folder)),
-                    "mirrored": copy_of(shape, mirrored(), "MM", Path(folder)),
-                    "resized": copy_of(shape, resized(1.001), "MM", Path(folder)),
+                    "mirrored": copy_of(shape, mirror(), "MM", Path(folder)),
+                    "resized": copy_of(shape, resize(1.001), "MM", Path(folder)),
                 }
             except (BrepfindError, ValueError) as error:
                 left_out.append(f"{file.name}: {error}")

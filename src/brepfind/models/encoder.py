@@ -300,7 +300,10 @@ class BrepEncoder(nn.Module):
         return self.graph_node_feature.surf_encoder(face_grid)
 
     def encode_curves(self, edge_grid: Tensor) -> Tensor:
-        """The curve CNN alone: (E, 12, G) to (E, heads), for ``PartBatch.edge_curve``."""
+        """The curve CNN alone: (E, 12, G) to (E, heads), for ``PartBatch.edge_curve``.
+
+        E may be 0.
+        """
         return self.graph_attn_bias.curv_encoder(edge_grid)
 
     def cnns(self) -> tuple[GridCNN, GridCNN]:

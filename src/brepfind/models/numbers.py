@@ -18,19 +18,20 @@ from torch import Tensor
 from brepfind.graphs.lengths import LENGTH_PLACES, length_row
 
 _MM_PER_INCH = 25.4
-_UNITS = (
-    (re.compile(r"mm|mil|millimet\w+"), 1.0),
-    (re.compile(r"cm|centimet\w+"), 10.0),
-    (re.compile(r"m|met\w+"), 1000.0),
-    (re.compile(r'"|in|inch|inches'), _MM_PER_INCH),
-    (re.compile(r"ft|foot|feet"), 12 * _MM_PER_INCH),
-    (re.compile(r"°|degrees?|%|kg|g"), 0.0),  # no length
-)
+# Millimetres in a unit; 0 where it measures no length.
+_UNITS = {
+    **dict.fromkeys(("mm", "mil", "millimetre", "millimeter", "millimetres", "millimeters"), 1.0),
+    **dict.fromkeys(("cm", "centimetre", "centimeter", "centimetres", "centimeters"), 10.0),
+    **dict.fromkeys(("m", "metre", "meter", "metres", "meters"), 1000.0),
+    **dict.fromkeys(('"', "in", "inch", "inches"), _MM_PER_INCH),
+    **dict.fromkeys(("ft", "foot", "feet"), 12 * _MM_PER_INCH),
+    **dict.fromkeys(("°", "%", "degree", "degrees", "kg", "g"), 0.0),
+}
+_UNIT = "|".join(name + r"\b" * name.isalpha() for name in _UNITS)
 _NUMBER = re.compile(
-    r"""(?:(?:(?P<whole>\d+)[ -])?(?P<over>\d+)/(?P<under>\d+)   # 3/8, 1-1/4, 1 1/4
-        |(?P<decimal>\d{1,3}(?:,\d{3})+|\d+(?:[.,]\d+)?|\.\d+))  # 1,500; 12.5; 12,5; .5
-        (?:[ -]?(?P<unit>"|°|%|(?:mm|mil|cm|m|in|ft|kg|g)\b
-        |(?:millimet|centimet|met)(?:re|er)s?\b|inch(?:es)?\b|foot\b|feet\b|degrees?\b))?""",
+    rf"""(?:(?:(?P<whole>\d+)[ -])?(?P<over>\d+)/(?P<under>\d+)   # 3/8, 1-1/4, 1 1/4
+        |(?P<decimal>\d{{1,3}}(?:,\d{{3}})+|\d+(?:[.,]\d+)?|\.\d+))  # 1,500; 12.5; 12,5; .5
+        (?:[ -]?(?P<unit>{_UNIT}))?""",
     re.VERBOSE,
 )
 # The number of a standard is no measure: DIN 6923, ISO 4014-1, EN 10058.
@@ -59,7 +60,7 @@ def named_in(text: str) -> list[float]:
             else _decimal(match["decimal"])
         )
         bare = _MM_PER_INCH if is_fraction else 1.0
-        value *= _factor(match["unit"]) if match["unit"] else bare
+        value *= _UNITS[match["unit"]] if match["unit"] else bare
         if value > 0.0:
             lengths.append(value)
     return lengths
@@ -74,7 +75,3 @@ def sentence_lengths(texts: Sequence[str]) -> Tensor:
 def _decimal(text: str) -> float:
     grouped = _THOUSANDS.fullmatch(text) is not None
     return float(text.replace(",", "" if grouped else "."))
-
-
-def _factor(unit: str) -> float:
-    return next(factor for pattern, factor in _UNITS if pattern.fullmatch(unit))

@@ -94,7 +94,5 @@ def _without_grids(model: DualEncoder, batch: PartBatch) -> PartBatch:
         face_grid=None,
         face_surface=encoder.encode_surfaces(batch.face_grid),
         edge_grid=None,
-        edge_curve=encoder.encode_curves(batch.edge_grid)
-        if len(batch.edge_grid)
-        else torch.zeros(0, encoder.config.heads),
+        edge_curve=encoder.encode_curves(batch.edge_grid),
     )

@@ -67,8 +67,6 @@ def part_features(
 
     def curve(number: int) -> Tensor:
         grid = tensor(reader.store.load(ids[number]).edge_grid).permute(0, 2, 1)
-        if not len(grid):
-            return torch.zeros(0, dual.encoder.config.heads)
         return dual.encoder.encode_curves(grid.to(group.device).contiguous()).cpu()
 
     found: list[Ragged | None] = []
