@@ -32,6 +32,8 @@ def work(path: Path, config: ExtractConfig) -> list[object]:
     _write(log, f"begin {os.getpid()} {begin:.6f} {path.name}")
     if (said == "slow once" and first) or said == "slow":
         time.sleep(60)
+    elif said == "a second":
+        time.sleep(1)
     elif said == "stuck":  # in C, with the interpreter's lock: no handler of Python's can run
         ctypes.PyDLL(None).sleep(600)
     elif said == "segv":

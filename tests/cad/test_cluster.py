@@ -3,6 +3,8 @@
 import os
 import pickle
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +36,7 @@ def cluster() -> Iterator[LocalCluster]:
     with (
         dask.config.set({"distributed.worker.daemon": False}),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
         ) as started,
     ):
         yield started
@@ -89,6 +91,37 @@ def test_a_file_is_as_isolated_as_at_home(cluster: LocalCluster, tmp_path: Path)
 
 
 @pytest.mark.timeout(120)
+def test_results_are_lost_with_the_worker_that_holds_them(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    files = [(str(number), tmp_path / str(number)) for number in range(10)]
+    for _, path in files:
+        path.write_text("a second")
+    outcomes = []
+    for outcome in work_on_cluster(files, work, config(cluster=cluster.scheduler_address)):
+        outcomes.append(outcome)
+        if len(outcomes) == 3:
+            time.sleep(3)  # while results gather on the workers, and nobody takes them
+            os.kill(cluster.workers[1].pid, signal.SIGKILL)
+            time.sleep(0.5)  # until the scheduler has noticed; they are not done again yet
+    assert sorted((o.key, o.reject) for o in outcomes) == sorted((key, None) for key, _ in files)
+
+
+@pytest.mark.timeout(120)
+def test_a_scheduler_that_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "slow"
+    path.write_text("slow")
+    with (
+        dask.config.set({"distributed.worker.daemon": False}),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as started,
+    ):
+        where = config(cluster=started.scheduler_address)
+        threading.Timer(4, started.close).start()
+        with pytest.raises(InputError, match="the scheduler at .* was lost; run again"):
+            list(work_on_cluster([("slow", path)], work, where))
+
+
+@pytest.mark.timeout(120)
 def test_a_cluster_is_left_without_processes_of_ours(cluster: LocalCluster) -> None:
     where = config(cluster=cluster.scheduler_address)
     (outcome,) = extract(where, ["ok_box.step"])
@@ -108,7 +141,7 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_that_may_have_no_children() -> None:
     with (
         dask.config.set({"distributed.worker.daemon": True}),  # Dask's own default
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as started,
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as started,
         pytest.raises(InputError, match=r"DASK_DISTRIBUTED__WORKER__DAEMON=False"),
     ):
         list(extract(config(cluster=started.scheduler_address), ["ok_box.step"]))

@@ -14,6 +14,8 @@ import multiprocessing
 import threading
 import uuid
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -71,8 +73,10 @@ def work_on_cluster(
         try:
             yield from twice(files, one_round)
         finally:
-            if client.status == "running":
-                client.run(_stop_processes, job.token, on_error="ignore")
+            # A worker that ends at this moment has ended its processes, too.
+            with suppress(OSError, TimeoutError):
+                if client.status == "running":
+                    client.run(_stop_processes, job.token, on_error="ignore")
 
 
 def _connected(address: str) -> Client:
@@ -119,17 +123,17 @@ def _attempts(
 
 
 def _result(future: Future, config: ExtractConfig) -> Attempt[Any]:
-    if future.status == "finished":
+    """What came of a task, if need be once more: it may have been lost with the worker it was on."""
+    try:
         result: Attempt[Any] = future.result()
-        return result
-    error = future.exception() if future.status == "error" else None
-    if isinstance(error, KilledWorker):  # it was given to several, and all of them ended
+    except KilledWorker:  # it was given to several, and all of them ended
         return Attempt([], RejectedPart("crash", "its Dask workers ended"), 0.0, sure=False)
-    if error is not None:
-        raise error
-    raise InputError(
-        f"extract.cluster: the scheduler at {config.cluster} was lost; run again when it is back"
-    )
+    except CancelledError:
+        raise InputError(
+            f"extract.cluster: the scheduler at {config.cluster} was lost; "
+            "run again when it is back"
+        ) from None
+    return result
 
 
 # On a Dask worker --------------------------------------------------------------------------------
