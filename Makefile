@@ -14,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export DGLBACKEND := pytorch
 
 .DEFAULT_GOAL := help
-.PHONY: help setup repro test test-all lint types format pretrain pretrained-signatures check-gpu ui clean
+.PHONY: help setup repro test test-all test-ui lint types format pretrain pretrained-signatures check-gpu ui clean
 BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train
 .PHONY: $(BENCHES) bench-sample
 
@@ -46,10 +46,17 @@ pretrained-signatures: setup ## write down again what the shipped encoder has se
 	PYTHONPATH=src python -m brepfind.pipeline.pretrain --only-signatures
 
 test: setup ## the tests, the real `dvc repro` included (minutes)
-	python -m pytest -m "not slow"
+	python -m pytest -m "not slow and not ui"
 
 test-all: setup ## the tests, and the slow ones
-	python -m pytest
+	python -m pytest -m "not ui"
+
+$(VENV)/.installed-ui: requirements-ui.lock $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-ui.lock
+	@touch $@
+
+test-ui: $(VENV)/.installed-ui ## the pages, in a real browser (needs the package chromium); screenshots in build/screenshots
+	python -m pytest tests/ui
 
 lint: setup ## style and the rule that a room imports only from the rooms below it
 	ruff check .
@@ -81,4 +88,4 @@ bench-sample: setup ## R@K of the model, of it without this and that, of ridge a
 	PYTHONPATH=src python -m benchmarks.sample
 
 clean: ## remove what runs and tests made; keeps .venv, raw data and the shipped checkpoint
-	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics .brepfind
+	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics build .brepfind

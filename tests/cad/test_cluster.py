@@ -117,7 +117,7 @@ def test_a_scheduler_that_is_lost(tmp_path: Path) -> None:
     ):
         where = config(cluster=started.scheduler_address)
         threading.Timer(4, started.close).start()
-        with pytest.raises(InputError, match="the scheduler at .* was lost; run again"):
+        with pytest.raises(InputError, match=r"the scheduler at .* was lost; run again"):
             list(work_on_cluster([("slow", path)], work, where))
 
 
