@@ -88,4 +88,4 @@ bench-sample: setup ## R@K of the model, of it without this and that, of ridge a
 	PYTHONPATH=src python -m benchmarks.sample
 
 clean: ## remove what runs and tests made; keeps .venv, raw data and the shipped checkpoint
-	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics build .brepfind
+	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics build/screenshots .brepfind

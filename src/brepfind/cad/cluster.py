@@ -123,7 +123,7 @@ def _attempts(
 
 
 def _result(future: Future, config: ExtractConfig) -> Attempt[Any]:
-    """What came of a task, if need be once more: it may have been lost with the worker it was on."""
+    """What came of a task; one that was lost with the worker that held it is done again."""
     try:
         result: Attempt[Any] = future.result()
     except KilledWorker:  # it was given to several, and all of them ended
