@@ -21,7 +21,11 @@ def _gradients(out: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Ten
 
 @pytest.mark.parametrize("rows", [0, 1, 300])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_linear(rows: int, dtype: torch.dtype) -> None:
+def test_linear_through_onednn(
+    rows: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on an AMD processor, whatever this one is.
+    monkeypatch.setattr(linear_module, "_OPERATOR", torch.ops.mkldnn._linear_pointwise)
     torch.manual_seed(0)
     x = torch.randn(rows, 24, dtype=dtype, requires_grad=True)
     weight = torch.randn(40, 24, dtype=dtype, requires_grad=True)

@@ -45,6 +45,11 @@ _UNREADABLE = (
 Pooling = Literal["mean", "first", "eos"]
 
 
+def is_shipped(name_or_path: str) -> bool:
+    """Whether :func:`locate` gives the tower that the package carries."""
+    return name_or_path in _SHIPPED_NAMES and not Path(name_or_path).is_dir()
+
+
 def locate(name_or_path: str) -> Path:
     """The folder of a tower on this machine.
 
