@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
-if not os.environ.get("DISPLAY"):
-    # VTK would look for an X server first, and complain that there is none.
-    os.environ.setdefault("VTK_DEFAULT_OPENGL_WINDOW", "vtkEGLRenderWindow")
-
-import pyvista
-
 from brepfind.cad.arrays import FACE_TYPES
 from brepfind.cad.mesh import PartMesh
 from brepfind.errors import InputError
 from brepfind.files import write_bytes
+from brepfind.report.drawing import outlines
+from brepfind.report.offscreen import pyvista_offscreen
 
 # One colour per face type, in its order; the first eight are those of Okabe and Ito, which people
 # who do not see red and green apart can tell from each other.
@@ -53,6 +48,7 @@ def draw_part(mesh: PartMesh, out: Path) -> None:
     """
     if out.suffix.lower() != ".png":
         raise InputError(f"{out}: a picture is a PNG; name it something.png")
+    pyvista = pyvista_offscreen()
     plotter = pyvista.Plotter(off_screen=True, window_size=list(_SIZE))
     try:
         plotter.set_background("white")
@@ -67,7 +63,7 @@ def draw_part(mesh: PartMesh, out: Path) -> None:
             plotter.add_mesh(surface, color=COLOURS[name], ambient=0.4, diffuse=0.7)
             legend.append((f"{faces} {name}", COLOURS[name]))
         if mesh.outlines:  # a torus has none
-            plotter.add_mesh(_lines(mesh), color=_EDGE, line_width=2)
+            plotter.add_mesh(outlines(mesh), color=_EDGE, line_width=2)
         plotter.add_legend(
             legend,
             face="rectangle",
@@ -82,11 +78,3 @@ def draw_part(mesh: PartMesh, out: Path) -> None:
     finally:
         plotter.close()
     write_bytes(out, picture.getvalue())
-
-
-def _lines(mesh: PartMesh) -> pyvista.PolyData:
-    """The outlines in the form VTK has them: each a count and its points."""
-    lines = pyvista.PolyData()
-    lines.points = mesh.points
-    lines.lines = np.concatenate([np.r_[len(line), line] for line in mesh.outlines])
-    return lines

@@ -1,0 +1,15 @@
+"""pyvista for a machine without a screen."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+
+def pyvista_offscreen() -> ModuleType:
+    """pyvista, told before its first import not to look for an X server and complain of none."""
+    if not os.environ.get("DISPLAY"):
+        os.environ.setdefault("VTK_DEFAULT_OPENGL_WINDOW", "vtkEGLRenderWindow")
+    import pyvista
+
+    return pyvista
