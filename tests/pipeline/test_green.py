@@ -66,7 +66,7 @@ def test_the_evaluation_has_every_table_asked_for(green: Done, project: Project)
 
 def test_report_index_and_weights_are_there(green: Done, project: Project) -> None:
     assert (project.root / "reports/report.md").read_text(encoding="utf-8").startswith("# Report")
-    for path in ("data/index/index.faiss", "data/model/best.safetensors", "data/embeddings"):
+    for path in ("data/index/index.json", "data/model/best.safetensors", "data/embeddings"):
         assert (project.root / path).exists()
     published = project.artifacts(green.pipeline, "report")
     assert {"report.md", "params.yaml", "dvc.lock"} <= published

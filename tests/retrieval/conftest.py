@@ -11,8 +11,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from brepfind.cad.arrays import PartArrays, PartFacts
+from brepfind.cad.arrays import FEATURE_VERSION, PartArrays, PartFacts
 from brepfind.cad.signature import SIGNATURE_SIZE
+from brepfind.checkpoints.weights import save_weights
 from brepfind.corpus.manifest import read_corpus, write_corpus
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStoreWriter
@@ -92,6 +93,25 @@ def dual(tower_folder: Path) -> DualEncoder:
     )
     config = DualConfig(embed_dim=8, size_features=True, shape_features=True, number_features=True)
     return DualEncoder(encoder, TextTower.load(str(tower_folder), "last", 1), config)
+
+
+@pytest.fixture(scope="session")
+def weights(
+    tmp_path_factory: pytest.TempPathFactory, dual: DualEncoder, tower_folder: Path
+) -> Path:
+    """The dual encoder as the train stage writes it."""
+    path = tmp_path_factory.mktemp("weights") / "best.safetensors"
+    metadata = {
+        "kind": "dual",
+        "encoder": dual.encoder.config.model_dump_json(),
+        "dual": dual.config.model_dump_json(),
+        "text_tower": str(tower_folder),
+        "text_train": "last",
+        "last_layers": "1",
+        "feature_version": str(FEATURE_VERSION),
+    }
+    save_weights(path, dual.state_dict(), metadata)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from brepfind import cli
-from brepfind.cad.arrays import FEATURE_VERSION
-from brepfind.checkpoints.weights import save_weights
 from brepfind.errors import InputError
 from brepfind.retrieval.commands import embed_store, evaluate_of, vitals_of
 from brepfind.retrieval.embeddings import read_embeddings
@@ -89,22 +87,6 @@ def test_copies_among_few_are_sick(tmp_path):
 def test_nothing_to_evaluate(tmp_path):
     with pytest.raises(InputError, match="holds no part"):
         evaluate_of(pair(tmp_path / "x.safetensors", normal(0), normal(0)))
-
-
-@pytest.fixture
-def weights(tmp_path, dual, tower_folder):
-    path = tmp_path / "best.safetensors"
-    metadata = {
-        "kind": "dual",
-        "encoder": dual.encoder.config.model_dump_json(),
-        "dual": dual.config.model_dump_json(),
-        "text_tower": str(tower_folder),
-        "text_train": "last",
-        "last_layers": "1",
-        "feature_version": str(FEATURE_VERSION),
-    }
-    save_weights(path, dual.state_dict(), metadata)
-    return path
 
 
 def test_embed(tmp_path, weights, world):

@@ -3,6 +3,8 @@ import pandas as pd
 import pytest
 
 from brepfind.errors import CheckFailed, InputError, VersionMismatch
+from brepfind.files import read_json, write_json
+from brepfind.retrieval import index as module
 from brepfind.retrieval.index import (
     add_parts,
     make_index,
@@ -67,12 +69,84 @@ def test_damage_and_absence_are_named(tmp_path, index):
     with pytest.raises(InputError, match="holds no index"):
         read_index(tmp_path)
     write_index(tmp_path, index)
-    path = tmp_path / "index.faiss"
+    (path,) = tmp_path.glob("vectors-*.faiss")
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 0xFF
     path.write_bytes(bytes(raw))
-    with pytest.raises(InputError, match=r"index\.faiss: is missing or damaged"):
+    with pytest.raises(InputError, match=r"vectors-\w+\.faiss: is missing or damaged"):
         read_index(tmp_path)
+    path.unlink()
+    with pytest.raises(InputError, match=r"vectors-\w+\.faiss: is missing or damaged"):
+        read_index(tmp_path)
+
+
+def test_an_index_of_another_format_is_refused(tmp_path, index):
+    write_index(tmp_path, index)
+    stamp = read_json(tmp_path / "index.json")
+    write_json(tmp_path / "index.json", stamp | {"format": 1})
+    with pytest.raises(VersionMismatch, match="an index of format 1, this version reads 2"):
+        read_index(tmp_path)
+    write_json(tmp_path / "index.json", [])
+    with pytest.raises(VersionMismatch, match="format None"):
+        read_index(tmp_path)
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_a_write_that_is_stopped_leaves_the_old_index(tmp_path, index, monkeypatch, written):
+    """After none, one or two of its three files."""
+    write_index(tmp_path, index)
+    more = add_parts(index, np.ones((1, 2), np.float32), table("new"), MODEL)
+    calls = []
+    for name in ("write_bytes", "write_json"):
+        real = getattr(module, name)
+
+        def stopping(path, content, real=real):
+            if len(calls) == written:
+                raise KeyboardInterrupt
+            calls.append(path)
+            real(path, content)
+
+        monkeypatch.setattr(module, name, stopping)
+    with pytest.raises(KeyboardInterrupt):
+        write_index(tmp_path, more)
+    monkeypatch.undo()
+    assert read_index(tmp_path, MODEL).parts.equals(index.parts)
+    write_index(tmp_path, more)  # and the next write leaves nothing of it
+    assert read_index(tmp_path, MODEL).parts.equals(more.parts)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_reader_in_the_middle_of_a_write_gets_the_new_index(tmp_path, index, monkeypatch):
+    write_index(tmp_path, index)
+    more = add_parts(index, np.ones((1, 2), np.float32), table("new"), MODEL)
+    real = module._contents
+
+    def late(folder, stamp):
+        monkeypatch.undo()
+        write_index(tmp_path, more)  # the files of the stamp that was read are gone now
+        return real(folder, stamp)
+
+    monkeypatch.setattr(module, "_contents", late)
+    assert read_index(tmp_path, MODEL).parts.equals(more.parts)
+
+
+def test_only_some_parts_are_looked_among(index):
+    def among(*allowed):
+        scores, rows = index.nearest(np.array([[5.0, 1.0]], np.float32), 5, np.array(allowed))
+        assert scores.shape == rows.shape
+        return rows[0].tolist()
+
+    assert among(True, True, True) == [0, 2, 1]
+    assert among(False, True, True) == [2, 1]
+    assert among(False, True, False) == [1]
+    assert among(False, False, False) == []
+
+
+def test_a_part_gives_its_vector_and_facts(index):
+    assert index.vector("y").tolist() == [0, 1]
+    assert index.facts("y") == {"faces": 1}
+    with pytest.raises(InputError, match="the index holds no part 'absent'"):
+        index.vector("absent")
 
 
 def test_parts_are_added_replaced_and_removed(index):
@@ -91,6 +165,10 @@ def test_what_cannot_be_indexed_or_asked(index):
         make_index(np.zeros((1, 2), np.float32), table("x"), MODEL)
     with pytest.raises(InputError, match="0 vectors for 0 parts"):
         make_index(np.zeros((0, 2), np.float32), table(), MODEL)
+    with pytest.raises(InputError, match="part 'x' stands twice"):
+        make_index(np.ones((2, 2), np.float32), table("x", "x"), MODEL)
+    with pytest.raises(InputError, match="vectors of 3 dimensions for an index of 2"):
+        add_parts(index, np.ones((1, 3), np.float32), table("new"), MODEL)
     with pytest.raises(InputError, match="digest"):
         make_index(np.ones((1, 2), np.float32), table("x"), "")
     with pytest.raises(InputError, match="k is 0"):

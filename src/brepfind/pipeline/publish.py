@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from brepfind.corpus.manifest import read_corpus
 from brepfind.errors import InputError
 from brepfind.files import read_json, sha256
 from brepfind.graphs.dataset import PartReader
@@ -20,10 +21,8 @@ from brepfind.report.markdown import write_report
 from brepfind.retrieval.embed import embed_parts
 from brepfind.retrieval.index import make_index, write_index
 from brepfind.retrieval.model import load_trained
+from brepfind.retrieval.parts import part_table, root_from
 from brepfind.tracking.tracker import flat
-
-_FACTS = ["model_id", "path", "faces", "edges", "volume", "area"]
-_BOX = ["box_min_x", "box_min_y", "box_min_z", "box_max_x", "box_max_y", "box_max_z"]
 
 
 def publish(context: StageContext) -> Mapping[str, Any]:
@@ -83,8 +82,11 @@ def _index(context: StageContext) -> int:
     reader = PartReader(context.path(paths.GRAPHS), context.home / "pairs")
     ids = sorted(store.ids)
     _, vectors = embed_parts(trained.model, reader, ids)
-    facts = store.manifest.set_index("model_id").loc[ids].reset_index()[[*_FACTS, *_BOX]]
-    write_index(context.path(paths.INDEX), make_index(vectors, facts, trained.digest))
+    folder = context.path(paths.INDEX)
+    root = root_from(read_corpus(context.path(paths.CORPUS)).root, folder, context.project)
+    facts = part_table(store, ids, root)
+    assert store.grid is not None  # a store without parts has not come so far
+    write_index(folder, make_index(vectors, facts, trained.digest, grid=store.grid))
     return len(ids)
 
 
