@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import copy2
 from typing import Any, Literal
 
 # Before transformers is imported: a tokenizer that has used threads hangs in forked data workers.
@@ -30,6 +33,8 @@ _SHIPPED_NAMES = (SHIPPED, "sentence-transformers/all-MiniLM-L6-v2", "all-MiniLM
 _SHIPPED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 # A tokenizer without a limit of its own reports a number like 1e30.
 _NO_LIMIT = 100_000
+# Files of a tower's folder that say how it is used and that transformers does not write itself.
+_SETTINGS = ("sentence_bert_config.json", "1_Pooling/config.json")
 _CLIP_KINDS = ("clip", "clip_text_model")
 
 # What a cut, foreign or mis-shaped weight file raises, in its several formats.
@@ -137,6 +142,37 @@ def model_kind(folder: Path, name: str) -> str:
         ) from error
 
 
+def write_tower(folder: Path, model: Any, tokenizer: Any, source: Path) -> None:
+    """Write a tower as it is now, in safetensors whatever it came from; :func:`locate` finds it.
+
+    Args:
+        folder: made if it is not there. source: where the tower was loaded from.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _quiet():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    for name in _SETTINGS:
+        if (source / name).is_file():
+            (folder / name).parent.mkdir(exist_ok=True)
+            copy2(source / name, folder / name)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from telling what nobody asked."""
+    verbosity = transformers_logging.get_verbosity()
+    bar = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bar:
+            transformers_logging.enable_progress_bar()
+
+
 def load_model(folder: Path, name: str, kind: str) -> Any:
     """The model in float32, complete and finite.
 
@@ -145,24 +181,17 @@ def load_model(folder: Path, name: str, kind: str) -> Any:
     """
     # A CLIP folder holds both towers; only the text one is wanted.
     model_class = CLIPTextModel if kind in _CLIP_KINDS else AutoModel
-    verbosity = transformers_logging.get_verbosity()
-    bar = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
     try:
         # transformers 5 keeps the file's dtype unless told otherwise.
-        model, info = model_class.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
-        )
+        with _quiet():
+            model, info = model_class.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
+            )
     except _UNREADABLE as error:
         first = str(error).splitlines()[0]
         raise CheckpointError(
             f"text tower {name}: cannot be loaded from {folder}: {first}"
         ) from error
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bar:
-            transformers_logging.enable_progress_bar()
     # BERT's pooler is not used: without it no parameter stays outside the graph.
     if getattr(model, "pooler", None) is not None:
         model.pooler = None

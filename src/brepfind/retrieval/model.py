@@ -45,23 +45,33 @@ def load_trained(path: Path) -> Trained:
             f"{path}: holds no dual encoder (kind is {metadata.get('kind', 'not said')!r}); "
             "give the weights that the train stage wrote"
         )
+    model = described_model(metadata, str(path), text_tower=metadata["text_tower"])
+    load_strict(model, tensors, str(path))
+    return Trained(model=model.eval(), digest=sha256(path), metadata=metadata)
+
+
+def described_model(metadata: Mapping[str, str], where: str, *, text_tower: str) -> DualEncoder:
+    """The dual encoder that a weights file describes, its weights not loaded yet.
+
+    Args:
+        metadata: what the file says of itself.
+        where: the file, for messages.
+        text_tower: as for :meth:`~brepfind.models.text.TextTower.load`.
+
+    Raises:
+        VersionMismatch, InputError: see :func:`load_trained`.
+    """
     version = metadata["feature_version"]
     if version != str(FEATURE_VERSION):
         raise VersionMismatch(
-            f"{path}: trained on features of version {version}, this is version {FEATURE_VERSION}; "
-            "train again with `dvc repro train`"
+            f"{where}: trained on features of version {version}, this is version {FEATURE_VERSION};"
+            " train again with `dvc repro train`"
         )
-    config = check_section(
-        json.loads(metadata["encoder"]), "encoder", EncoderConfig, source=str(path)
+    config = check_section(json.loads(metadata["encoder"]), "encoder", EncoderConfig, source=where)
+    tower = TextTower.load(
+        text_tower,
+        metadata["text_train"],  # type: ignore[arg-type]
+        int(metadata["last_layers"]),
     )
-    model = DualEncoder(
-        BrepEncoder(config),
-        TextTower.load(
-            metadata["text_tower"],
-            metadata["text_train"],  # type: ignore[arg-type]
-            int(metadata["last_layers"]),
-        ),
-        check_section(json.loads(metadata["dual"]), "dual", DualConfig, source=str(path)),
-    )
-    load_strict(model, tensors, str(path))
-    return Trained(model=model.eval(), digest=sha256(path), metadata=metadata)
+    dual = check_section(json.loads(metadata["dual"]), "dual", DualConfig, source=where)
+    return DualEncoder(BrepEncoder(config), tower, dual)
