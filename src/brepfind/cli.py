@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from brepfind import __version__
+from brepfind.corpus.commands import app as corpus_app
 from brepfind.errors import BrepfindError, InputError, Interrupted
 from brepfind.log import console, printable, setup_logging
 
@@ -28,6 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(corpus_app, name="corpus", rich_help_panel="Corpora")
 
 _MODEL = Path("data/model/best.safetensors")
 _INDEX = Path("data/index")

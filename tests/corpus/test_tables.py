@@ -97,7 +97,7 @@ def test_a_wrong_table_is_refused_by_file_and_row(
 def test_a_missing_or_foreign_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no such file; set prepare\.captions"):
         read_captions(tmp_path / "none.csv")
-    with pytest.raises(InputError, match=r"is neither \.csv, \.tsv nor \.parquet"):
+    with pytest.raises(InputError, match=r"is neither \.csv, \.tsv, \.parquet nor \.jsonl"):
         read_captions(write(tmp_path / "t.xlsx", "x"))
     with pytest.raises(InputError, match="is not a readable Parquet file"):
         read_captions(write(tmp_path / "t.parquet", "x"))

@@ -46,6 +46,8 @@ _CAPTIONS = pa.schema(
         ("phrasing", pa.string()),
     ]
 )
+PART_COLUMNS = _PARTS.names
+CAPTION_COLUMNS = _CAPTIONS.names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

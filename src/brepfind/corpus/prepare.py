@@ -1,4 +1,6 @@
-"""Prepare a corpus: generate the sample, or take over the user's STEP folder and captions."""
+"""Prepare a corpus: generate the sample, or take over the user's STEP folder and captions, or a
+manifest that ``brepfind corpus`` made of a data set.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from typing import Literal
 import pandas as pd
 from pydantic import Field, model_validator
 
-from brepfind.corpus.manifest import write_corpus
+from brepfind.corpus.manifest import CAPTION_COLUMNS, PART_COLUMNS, read_corpus, write_corpus
 from brepfind.corpus.tables import Matched, match_captions, read_captions, step_files
-from brepfind.errors import CheckFailed
-from brepfind.findings import Finding, at_most, failed
+from brepfind.errors import CheckFailed, InputError
+from brepfind.findings import Finding, at_most, failed, require
 from brepfind.log import get_logger
 from brepfind.params import Section
 
@@ -23,31 +25,32 @@ logger = get_logger(__name__)
 # How many names a message gives before it says how many more there are.
 SHOWN = 5
 
-_PARTS = ["model_id", "path", "family", "split"]
-_CAPTIONS = ["model_id", "caption", "level", "index", "phrasing"]
-
 
 class PrepareConfig(Section):
     """What the corpus is made of."""
 
-    source: Literal["sample", "folder"] = Field(description="generate parts, or use one's own")
+    source: Literal["sample", "folder", "manifest"] = Field(
+        description="generate parts, use one's own, or what `brepfind corpus` wrote"
+    )
     parts: int = Field(ge=1, le=100_000, description="sample: how many parts")
     seed: int = Field(ge=0, description="sample: another seed, other parts and captions")
     captions_per_part: int = Field(ge=1, le=12, description="sample: from vague to exact")
-    step_dir: str | None = Field(description="folder: where the STEP files lie, at any depth")
+    step_dir: str | None = Field(description="folder, manifest: where the files lie")
     captions: str | None = Field(
-        description="folder: CSV or Parquet table of model_id, caption and, if wanted, split"
+        description="folder: CSV, Parquet or JSON Lines table of model_id, caption and, if "
+        "wanted, split; manifest: the folder that `brepfind corpus` wrote"
     )
     max_orphan_rate: float = Field(
         ge=0,
         le=1,
-        description="folder: highest share of captions without a part, and of parts without one",
+        description="folder: highest share of captions without a part, and of parts without one; "
+        "manifest: of parts whose file is gone",
     )
 
     @model_validator(mode="after")
     def _folder_is_named(self) -> PrepareConfig:
-        if self.source == "folder" and not (self.step_dir and self.captions):
-            raise ValueError("source 'folder' needs both step_dir and captions")
+        if self.source != "sample" and not (self.step_dir and self.captions):
+            raise ValueError(f"source {self.source!r} needs both step_dir and captions")
         return self
 
 
@@ -60,6 +63,8 @@ def prepare(config: PrepareConfig, out: Path, workers: int) -> list[Finding]:
     if config.source == "sample":
         prepare_sample(config, out, workers)
         return []
+    if config.source == "manifest":
+        return prepare_manifest(config, out)
     return prepare_folder(config, out)
 
 
@@ -94,9 +99,9 @@ def prepare_sample(config: PrepareConfig, out: Path, workers: int) -> None:
     write_corpus(
         out,
         pd.DataFrame(
-            [(s.model_id, paths[s.model_id], s.family, "") for s in specs], columns=_PARTS
+            [(s.model_id, paths[s.model_id], s.family, "") for s in specs], columns=PART_COLUMNS
         ),
-        pd.DataFrame(captions, columns=_CAPTIONS),
+        pd.DataFrame(captions, columns=CAPTION_COLUMNS),
         root="step",
         source="sample",
         notes={"seed": config.seed},
@@ -137,7 +142,7 @@ def prepare_folder(config: PrepareConfig, out: Path) -> list[Finding]:
         out,
         pd.DataFrame(
             [(f, f, f.rpartition("/")[0], matched.splits.get(f, "")) for f in files],
-            columns=_PARTS,
+            columns=PART_COLUMNS,
         ),
         pd.DataFrame(
             [
@@ -145,7 +150,7 @@ def prepare_folder(config: PrepareConfig, out: Path) -> list[Finding]:
                 for file in files
                 for index, text in enumerate(matched.captions.get(file, []))
             ],
-            columns=_CAPTIONS,
+            columns=CAPTION_COLUMNS,
         ),
         root=str(folder) if folder.is_absolute() else os.path.relpath(folder, out),
         source="folder",
@@ -160,6 +165,57 @@ def prepare_folder(config: PrepareConfig, out: Path) -> list[Finding]:
         },
     )
     return findings
+
+
+def prepare_manifest(config: PrepareConfig, out: Path) -> list[Finding]:
+    """Take over what ``brepfind corpus`` wrote, with its notes of licence and origin.
+
+    Parts whose file is gone since are left out with their captions.
+
+    Returns:
+        The finding: the rate of parts whose file is gone.
+
+    Raises:
+        InputError: if the manifest cannot be read, or its files lie outside ``step_dir``.
+        CheckFailed: if the rate is above ``max_orphan_rate``.
+    """
+    assert config.step_dir is not None
+    assert config.captions is not None
+    manifest, folder = Path(config.captions), Path(config.step_dir)
+    if not (manifest / "corpus.json").is_file():
+        raise InputError(
+            f"{manifest}: holds no corpus.json; set prepare.captions to the folder that "
+            "`brepfind corpus` wrote"
+        )
+    corpus = read_corpus(manifest)
+    root = corpus.root.resolve()
+    if not root.is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{manifest}: its files lie in {root}, not in {folder}; set prepare.step_dir to where "
+            "they are"
+        )
+    there = corpus.parts["path"].map(lambda path: corpus.step_path(path).is_file())
+    gone = corpus.parts["path"][~there].tolist()
+    advice = f"{len(gone)} of {len(there)}: {shown(gone)}"
+    finding = at_most(
+        "prepare.parts_without_file",
+        len(gone) / max(len(there), 1),
+        config.max_orphan_rate,
+        advice=f"{advice}; unpack the data set again, or raise prepare.max_orphan_rate",
+    )
+    require("prepare", [finding])
+    if gone:
+        logger.warning("parts without file, left out: %s", advice)
+    parts = corpus.parts[there]
+    write_corpus(
+        out,
+        parts,
+        corpus.captions[corpus.captions["model_id"].isin(parts["model_id"])],
+        root=str(root) if folder.is_absolute() else os.path.relpath(root, out.resolve()),
+        source=corpus.source,
+        notes={**corpus.notes, "parts_without_file": len(gone)},
+    )
+    return [finding]
 
 
 def orphan_findings(

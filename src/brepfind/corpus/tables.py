@@ -7,17 +7,13 @@ a guess.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from brepfind.corpus.manifest import SPLITS
+from brepfind.corpus.records import Record, read_records
 from brepfind.errors import InputError
 
 STEP_SUFFIXES = (".step", ".stp")
@@ -69,63 +65,56 @@ class Matched:
     repeated: list[str] = field(default_factory=list)
 
 
-def step_files(folder: Path) -> list[str]:
+def step_files(
+    folder: Path,
+    suffixes: Sequence[str] = STEP_SUFFIXES,
+    advice: str = "set prepare.step_dir",
+) -> list[str]:
     """STEP files below ``folder`` at any depth, as sorted POSIX paths relative to it.
 
     Hidden files and folders (names that begin with a dot) are left out, as are the ``._`` files
     that some systems put beside each real one.
 
+    Args:
+        suffixes: lower case; others than STEP's for other files of parts.
+        advice: what to do if there is no such folder.
+
     Raises:
-        InputError: if the folder is missing or holds no STEP file.
+        InputError: if the folder is missing or holds no such file.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder; set prepare.step_dir")
+        raise InputError(f"{folder}: there is no such folder; {advice}")
     found = []
     for path in folder.rglob("*"):
         relative = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in relative.parts)
-        if path.suffix.lower() in STEP_SUFFIXES and not hidden and path.is_file():
+        if path.suffix.lower() in suffixes and not hidden and path.is_file():
             found.append(relative.as_posix())
     if not found:
-        raise InputError(f"{folder}: holds no file that ends in .step or .stp, at any depth")
+        raise InputError(
+            f"{folder}: holds no file that ends in {' or '.join(suffixes)}, at any depth"
+        )
     return sorted(found)
 
 
-def read_captions(path: Path) -> list[Row]:
-    """Read a caption table.
+def read_captions(
+    path: Path,
+    columns: tuple[str, str, str] = (*COLUMNS, "split"),
+    advice: str = "set prepare.captions",
+) -> list[Row]:
+    """Read a caption table; see :func:`brepfind.corpus.records.read_records` for what is read.
 
-    CSV is UTF-8 with or without a byte order mark, UTF-16 with one, or else Latin-1 (Windows-1252
-    where a byte needs it); comma, semicolon or tab, whichever the header shows; line ends of any
-    kind; quoted fields may hold line breaks. Parquet needs text columns; numbers as ``model_id``
-    are read as their digits.
+    Args:
+        columns: what the table calls the model id, the caption and the split; the third may be
+            missing.
+        advice: what to do if there is no such file.
 
     Raises:
         InputError: naming the file, and the row where one is at fault: a missing column, a row
-            with too many or too few fields, an empty ``model_id``, an unknown split.
+            with too many or too few fields, an empty model id, an unknown split.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file; set prepare.captions")
-    suffix = path.suffix.lower()
-    if suffix in (".parquet", ".pq"):
-        header, records = _read_parquet(path)
-    elif suffix in (".csv", ".tsv", ".txt"):
-        header, records = _read_csv(path)
-    else:
-        raise InputError(f"{path}: is neither .csv, .tsv nor .parquet")
-    missing = [name for name in COLUMNS if name not in header]
-    if missing:
-        raise InputError(
-            f"{path}: has no column {' and no column '.join(map(repr, missing))} "
-            f"(its columns: {', '.join(header)})"
-        )
-    twice = [name for name in ("model_id", "caption", "split") if header.count(name) > 1]
-    if twice:
-        raise InputError(f"{path}: has the column {twice[0]!r} more than once")
-    place = {name: header.index(name) for name in (*COLUMNS, "split") if name in header}
-    rows = [_row(f"{path}, row {number}", fields, place) for number, fields in records]
-    if not rows:
-        raise InputError(f"{path}: has a header but no row")
-    return rows
+    records = read_records(path, columns[:2], columns[2:], advice)
+    return [_row(record, columns) for record in records]
 
 
 def match_captions(files: Sequence[str], rows: Sequence[Row]) -> Matched:
@@ -194,77 +183,19 @@ def _key(model_id: str) -> str:
     return PurePosixPath(model_id.replace("\\", "/")).as_posix()
 
 
-def _row(where: str, fields: Sequence[str], place: Mapping[str, int]) -> Row:
-    model_id = fields[place["model_id"]].strip()
+def _row(record: Record, columns: tuple[str, str, str]) -> Row:
+    values = record.values
+    model_id = values[columns[0]].strip()
     if not model_id:
-        raise InputError(f"{where}: has no model_id")
-    split = fields[place["split"]].strip().lower() if "split" in place else ""
+        raise InputError(f"{record.where}: has no {columns[0]}")
+    split = values.get(columns[2], "").strip().lower()
     if split and split not in _SPLIT_NAMES:
-        raise InputError(f"{where}: split {split!r} is not one of {', '.join(SPLITS)} (or empty)")
+        raise InputError(
+            f"{record.where}: split {split!r} is not one of {', '.join(SPLITS)} (or empty)"
+        )
     return Row(
-        where=where,
+        where=record.where,
         model_id=model_id,
-        caption=" ".join(fields[place["caption"]].split()),
+        caption=" ".join(values[columns[1]].split()),
         split=_SPLIT_NAMES[split] if split else "",
     )
-
-
-def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    text = _decode(path, path.read_bytes())
-    first = text.split("\n", 1)[0]
-    delimiter = max(",;\t", key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    records: list[tuple[int, list[str]]] = []
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        for number, fields in enumerate(reader, start=1):
-            if not any(field.strip() for field in fields):
-                continue  # blank lines, as spreadsheets leave at the end
-            if len(fields) != len(header):
-                raise InputError(
-                    f"{path}, row {number}: has {len(fields)} fields, the header has "
-                    f"{len(header)}; a text with {delimiter!r} in it must be in double quotes"
-                )
-            records.append((number, fields))
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: is not valid CSV ({error})") from error
-    if not header:
-        raise InputError(f"{path}: is empty")
-    return header, records
-
-
-def _decode(path: Path, content: bytes) -> str:
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = content.decode("utf-16", errors="strict")
-    else:
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            # Every byte has a meaning in Latin-1; Windows' superset gives its curly quotes sense.
-            try:
-                text = content.decode("cp1252")
-            except UnicodeDecodeError:
-                text = content.decode("latin-1")
-    if "\0" in text:
-        raise InputError(f"{path}: holds NUL bytes; it is not a text table")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _read_parquet(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: is not a readable Parquet file ({error})") from error
-    header = list(table.column_names)
-    wanted = [name for name in (*COLUMNS, "split") if name in header]
-    columns = []
-    for name in wanted:
-        kind = table.schema.field(name).type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        if not text and not (name == "model_id" and pa.types.is_integer(kind)):
-            raise InputError(f"{path}: column {name!r} holds {kind}, not text")
-        columns.append(["" if v is None else str(v) for v in table[name].to_pylist()])
-    records = [(i, list(fields)) for i, fields in enumerate(zip(*columns, strict=True), start=1)]
-    return wanted or header, records if wanted else []

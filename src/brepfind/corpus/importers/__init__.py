@@ -1,0 +1,1 @@
+"""Data sets that people have, as manifests that ``prepare`` reads; one module per data set."""

@@ -1,0 +1,236 @@
+"""Text2CAD, ABC, Fusion 360 Gallery and folders: ids brought to files, what is left out counted."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from brepfind.corpus.importers import abc, folder, fusion360, text2cad
+from brepfind.corpus.importers.gathered import Gathered
+from brepfind.corpus.importers.words import Columns
+from brepfind.errors import InputError
+
+Steps = Callable[..., Path]
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def reasons(found: Gathered) -> list[tuple[str, str]]:
+    return sorted((reason, what.rpartition("/t.csv, ")[2]) for reason, what in found.left_out)
+
+
+def texts(found: Gathered) -> dict[str, list[str]]:
+    return {path: list(captions) for path, captions in found.captions.items()}
+
+
+# Text2CAD -----------------------------------------------------------------------------------------
+
+HEADER = "uid,abstract,beginner,intermediate,expert\n"
+
+
+def test_text2cad_brings_four_levels_to_files_in_either_place(steps: Steps, tmp_path: Path) -> None:
+    root = steps(
+        "0000/00000007.step", "0000/00000008/made.step", "0000/00000008/second.step", "other/x.step"
+    )
+    table = write(
+        tmp_path / "t.csv",
+        HEADER
+        + "0000/00000007,a box,A cube.,A cube of 1 unit.,\n"
+        + '0000/00000008,a plate,"A plate,\nthin.",a plate,Extrude.\n'
+        + "0000/00000007,again,,,\n"
+        + "0000/00000099,gone,,,\n"
+        + "../../etc/passwd,evil,,,\n",
+    )
+    found = text2cad.gather(root, table)
+    assert found.captions == {
+        "0000/00000007.step": {"a box": 0, "A cube.": 1, "A cube of 1 unit.": 2},
+        "0000/00000008/made.step": {"a plate": 0, "A plate, thin.": 1, "Extrude.": 3},
+    }
+    assert reasons(found) == [
+        ("caption_empty", "row 1: 0000/00000007, expert"),
+        ("caption_repeated", "row 2: 0000/00000008, intermediate"),
+        ("file_of_a_uid_that_another_has", "0000/00000008/second.step, as 0000/00000008/made.step"),
+        ("row_without_part", "row 4: 0000/00000099"),
+        ("row_without_part", "row 5: ../../etc/passwd"),
+        ("uid_repeated", "row 3: 0000/00000007"),
+    ]
+
+
+def test_text2cad_takes_the_levels_asked_for_only(steps: Steps, tmp_path: Path) -> None:
+    root = steps("00000007.step")
+    table = write(tmp_path / "t.csv", "uid,expert\n0000/00000007,Extrude.\n")
+    assert text2cad.gather(root, table, ["expert"]).captions == {"00000007.step": {"Extrude.": 3}}
+    with pytest.raises(InputError, match=r"t\.csv: has no column 'abstract' and no column"):
+        text2cad.gather(root, table)
+    with pytest.raises(InputError, match="level 'simple' is not one of abstract, beginner"):
+        text2cad.gather(root, table, ["simple"])
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("0.75 units wide, 0.1875 unit thick", "7.5 mm wide, 1.875 mm thick"),
+        ("a 1-unit cube and .5 Units", "a 10 mm cube and 5 mm"),
+        ("scaled by 0.75 at (0.5, 0.25), 90 degrees", "scaled by 0.75 at (0.5, 0.25), 90 degrees"),
+        ("model v1.2 united with 3 united parts", "model v1.2 united with 3 united parts"),
+    ],
+)
+def test_only_what_is_called_units_becomes_millimetres(text: str, changed: str) -> None:
+    assert text2cad.in_millimetres(text, 10.0)[0] == changed
+
+
+def test_the_scale_changes_words_and_counts_them(steps: Steps, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", HEADER + "0000/00000007,box,2 units and 3 units,4 mm,a\n")
+    found = text2cad.gather(steps("0000/00000007.step"), table, mm_per_unit=0.5)
+    assert texts(found)["0000/00000007.step"] == ["box", "1 mm and 1.5 mm", "4 mm", "a"]
+    assert found.counts["lengths_in_millimetres"] == 2
+
+
+# ABC ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["7", "00000007", "0000/00000007", "00000007_9b3d6a97_step_000", "a\\00000007.step"]
+)
+def test_abc_knows_a_model_by_all_its_names(steps: Steps, tmp_path: Path, name: str) -> None:
+    root = steps(
+        "abc_0000_step_v00/00000007/00000007_9b3d6a97_step_000.step",
+        "abc_0000_step_v00/00000050/00000050_80d90bfd_step_004.step",
+    )
+    (root / "abc_0000_step_v00/00000051").mkdir()  # a model that could not be exported
+    table = write(tmp_path / "t.csv", f"uid,text\n{name},a box\n51,gone\n")
+    found = abc.gather(root, table, Columns(model_id="uid", caption="text"))
+    assert texts(found) == {"abc_0000_step_v00/00000007/00000007_9b3d6a97_step_000.step": ["a box"]}
+    assert reasons(found) == [("row_without_part", "row 2: 51")]
+
+
+def test_abc_leaves_out_files_of_another_layout_and_second_files(
+    steps: Steps, tmp_path: Path
+) -> None:
+    root = steps("a/00000007_9b_step_000.step", "a/readme.step", "b/00000007_9b_step_001.step")
+    found = abc.gather(root, write(tmp_path / "t.csv", "model_id,caption\n7,x\n"), Columns())
+    assert texts(found) == {"a/00000007_9b_step_000.step": ["x"]}
+    assert reasons(found) == [
+        (
+            "file_of_a_name_that_another_has",
+            "b/00000007_9b_step_001.step, as a/00000007_9b_step_000.step",
+        ),
+        ("file_of_another_layout", "a/readme.step"),
+    ]
+
+
+# Fusion 360 Gallery -------------------------------------------------------------------------------
+
+
+def test_fusion360_keeps_the_official_split_with_a_validation_of_its_own(
+    steps: Steps, tmp_path: Path
+) -> None:
+    names = [f"20203_7e31e92a_{i:04d}" for i in range(60)]
+    root = steps(*(f"r1.0.1/reconstruction/{name}.step" for name in names))
+    table = write(
+        tmp_path / "t.csv", "model_id,caption\n" + "".join(f"{n},part {n}\n" for n in names)
+    )
+    official = write(
+        tmp_path / "train_test.json", json.dumps({"train": names[:40], "test": names[40:55]})
+    )
+    free = fusion360.gather(root, table, Columns(), None)
+    assert {row[3] for row in free.parts.values()} == {""}
+    found = fusion360.gather(root, table, Columns(), official)
+    sides = [row[3] for row in found.parts.values()]
+    assert set(sides[:40]) == {"train", "validation"}
+    assert 1 <= sides.count("validation") <= 12
+    assert sides[40:] == ["test"] * 15 + [""] * 5
+    assert found.counts["not_in_official_split"] == 5
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ('{"train": ["a"]}', "holds no lists 'train' and 'test'"),
+        ('{"train": ["a"], "test": [1]}', "'test' holds 1, not a name"),
+        ('{"train": ["a"], "test": ["a"]}', "'a' stands in 'train' and in 'test'"),
+        ("[]", "holds no lists"),
+        ("{", "is not valid JSON"),
+    ],
+)
+def test_an_official_split_that_is_none_is_refused(
+    steps: Steps, tmp_path: Path, content: str, match: str
+) -> None:
+    table = write(tmp_path / "t.csv", "model_id,caption\na,x\n")
+    with pytest.raises(InputError, match=rf"train_test\.json: {match}"):
+        fusion360.gather(
+            steps("a.step"), table, Columns(), write(tmp_path / "train_test.json", content)
+        )
+
+
+# Folders ------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_read_with_each_kind_of_table(steps: Steps, tmp_path: Path) -> None:
+    root = steps("a/one.step", "b/two.STP")
+    rows = {"part": ["a/one.step", "two", "three"], "words": ["eins", "zwei Ø8", "drei"]}
+    frame = pd.DataFrame(rows)
+    frame.to_csv(tmp_path / "t.csv", index=False, encoding="cp1252")
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    columns = Columns(model_id="part", caption="words")
+    for name in ("t.csv", "t.parquet", "t.jsonl"):
+        found = folder.gather(root, tmp_path / name, columns)
+        assert texts(found) == {"a/one.step": ["eins"], "b/two.STP": ["zwei Ø8"]}, name
+        assert [row[2] for row in found.parts.values()] == ["a", "b"]
+        assert [reason for reason, _ in found.left_out] == ["row_without_part"]
+
+
+def test_a_text_file_beside_a_part_has_a_caption_a_line(steps: Steps) -> None:
+    root = steps("a/one.step", "two.step", "three.step", "four.step")
+    write(root / "a/one.txt", "\ufeffa nut\r\n\r\n a  bolt \r\na nut\r\n")
+    write(root / "two.txt", "\n \n")
+    write(root / "three.txt", b"a\0b")
+    found = folder.gather(root, None, Columns())
+    assert texts(found) == {"a/one.step": ["a nut", "a bolt"]}
+    assert sorted(reason for reason, _ in found.left_out) == [
+        "caption_empty",
+        "caption_repeated",
+        "text_file_unreadable",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("t.csv", "model_id,caption\n", "has a header but no row"),
+        ("t.csv", "", "is empty"),
+        ("t.csv", "model_id,words\na,b\n", r"no column 'caption' \(its columns: model_id, words\)"),
+        ("t.csv", "model_id,caption\na\n", "row 1: has 1 fields, the header has 2"),
+        ("t.csv", b"\xff\xfea", "begins as UTF-16 but is not"),
+        ("t.jsonl", '{"model_id": "a"}\n', "has no column 'caption'"),
+        ("t.jsonl", '{"model_id": "a", "caption": 3}\n', "row 1: 'caption' holds int, not text"),
+        ("t.jsonl", '{"model_id": "a", "caption": "b"}\n[]\n', "row 2: holds no object but list"),
+        ("t.jsonl", '{"model_id": "a", "caption": "b"\n', "row 1: is not valid JSON"),
+        ("t.jsonl", '{"caption": "b"}\n{"model_id": "a"}\n', "row 1: has no model_id"),
+        ("t.jsonl", "\n", "is empty"),
+        ("t.parquet", "PAR1", "is not a readable Parquet file"),
+        ("t.docx", "", "is neither"),
+        ("none.csv", None, "there is no such file; give the caption table"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_named(
+    steps: Steps, tmp_path: Path, name: str, content: str | bytes | None, match: str
+) -> None:
+    if content is not None:
+        write(tmp_path / name, content)
+    with pytest.raises(InputError, match=match) as error:
+        folder.gather(steps("a.step"), tmp_path / name, Columns())
+    assert name in str(error.value)
+
+
+def test_a_folder_without_parts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder; give the folder that the data set"):
+        folder.gather(tmp_path / "none", None, Columns())
+    with pytest.raises(InputError, match=r"holds no file that ends in \.step or \.stp"):
+        folder.gather(tmp_path, None, Columns())
