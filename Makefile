@@ -87,5 +87,29 @@ bench-sample: setup ## R@K of the model, of it without this and that, of ridge a
 	dvc repro split sanitize
 	PYTHONPATH=src python -m benchmarks.sample
 
+# These versions for everyone, so that the bench is about the same parts; a copy of KiCad's libraries
+# that one already has is taken with `make data-kicad KICAD=/usr/share/kicad`.
+KICAD := data/kicad/share
+KICAD_PACKAGES := kicad-packages3d=6.0.10-1 kicad-footprints=6.0.11-1
+KICAD_SUMS := \
+  e4ee3179c3935885a262e41543a675208ad5b3077d348728cac46f534d01109a  kicad-packages3d_6.0.10-1_all.deb\n\
+  06c022eae7d40181238f86dc4d2d4d257364880ab89b9e41f553b690e5c502c1  kicad-footprints_6.0.11-1_all.deb\n
+
+.PHONY: data-kicad
+data-kicad: setup $(KICAD) ## KiCad's real parts with real words into data/kicad: fetched from Debian (402 MB), imported
+	brepfind corpus kicad $(KICAD) --out data/kicad/corpus
+
+# What is fetched is kept, what was half unpacked is not: a second call goes on.
+data/kicad/share:
+	mkdir -p data/kicad/debs
+	cd data/kicad/debs && apt-get download $(KICAD_PACKAGES) || { echo "bookworm's packages are \
+	needed: add its repository to apt, or give a KiCad share folder with KICAD=..."; exit 2; }
+	cd data/kicad/debs && printf '$(KICAD_SUMS)' | sha256sum --check --quiet
+	rm -rf data/kicad/unpacked && mkdir data/kicad/unpacked
+	set -e; for deb in data/kicad/debs/*.deb; do \
+	  dpkg-deb --fsys-tarfile $$deb | tar -x -C data/kicad/unpacked --exclude='*.wrl'; done
+	mv data/kicad/unpacked/usr/share/doc/kicad-packages3d/copyright data/kicad/
+	mv data/kicad/unpacked/usr/share/kicad $@ && rm -r data/kicad/unpacked
+
 clean: ## remove what runs and tests made; keeps .venv, raw data and the shipped checkpoint
 	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics build/screenshots .brepfind
