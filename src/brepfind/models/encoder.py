@@ -179,12 +179,12 @@ class Attention(nn.Module):
         queries = rope.rotate(self.wq(x).unflatten(-1, (self.heads, self.head_dim)), cos, sin)
         keys = rope.rotate(self.wk(x).unflatten(-1, (self.kv_heads, self.head_dim)), cos, sin)
         values = self.wv(x).unflatten(-1, (self.kv_heads, self.head_dim))
+        # Split, not sliced: the gradient of a slice is a tensor of zeros around it.
+        sizes = [group.end - group.start for group in layout.groups]
+        blocks = zip(*(tokens.split(sizes) for tokens in (queries, keys, values)), strict=True)
         seen = []
-        for group, bias in zip(layout.groups, biases, strict=True):
-            q, k, v = (
-                tokens[group.start : group.end].unflatten(0, (-1, group.length))
-                for tokens in (queries, keys, values)
-            )
+        for group, bias, block in zip(layout.groups, biases, blocks, strict=True):
+            q, k, v = (tokens.unflatten(0, (-1, group.length)) for tokens in block)
             seen.append(self._look(q, k, v, bias))
         return self.wo(torch.cat(seen))
 

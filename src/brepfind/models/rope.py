@@ -6,8 +6,11 @@ cosine, and not every writer saves it. Cosine and sine as two float32 tensors ho
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 THETA = 500_000.0  # BRepFormer's base
 POSITIONS = 4096  # rows of its table: the graph token and at most 4,095 faces
@@ -37,10 +40,30 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     Returns:
         As ``x``; the product is taken in float32 (float64 for a float64 ``x``).
     """
-    wide = at_least_float32(x)
-    even, odd = wide[..., 0::2], wide[..., 1::2]
-    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
-    return turned.flatten(-2).to(x.dtype)
+    turned: Tensor = _Rotation.apply(at_least_float32(x), cos, sin)
+    return turned.to(x.dtype)
+
+
+class _Rotation(torch.autograd.Function):
+    """The gradient is turned back by the same angle; torch's own would go through slices, each of
+    which fills a tensor of zeros.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _turn(x, cos, sin)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        return _turn(gradient, cos, -sin), None, None
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The gated feed-forward block with what is cheap computed twice instead of kept."""
+"""The gated feed-forward block with a backward pass that keeps no more than it needs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from brepfind.models.linear import linear, product
 def swiglu(x: Tensor, w1: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
     """``(silu(x @ w1.T) * (x @ w3.T)) @ w2.T``.
 
-    Only ``x`` and its two products are kept for the backward pass; the activation and the gated
-    product, as large as these, are computed again there.
+    ``x``, its two products and the activation are kept for the backward pass; the gated product, as
+    large as these, is computed again there.
 
     Args:
         x: (T, dim). w1, w3: (hidden, dim). w2: (dim, hidden).
@@ -34,17 +34,18 @@ class _SwiGLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w1: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
         gate, value = product(x, w1), product(x, w3)
-        ctx.save_for_backward(x, w1, w2, w3, gate, value)
-        return product(functional.silu(gate).mul_(value), w2)
+        active = functional.silu(gate)
+        ctx.save_for_backward(x, w1, w2, w3, gate, value, active)
+        return product(active * value, w2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        x, w1, w2, w3, gate, value = ctx.saved_tensors
-        active = functional.silu(gate)
+        x, w1, w2, w3, gate, value, active = ctx.saved_tensors
         to_gated = product(gradient, w2.t())
-        to_w2 = product(gradient.t(), (active * value).t())
-        to_value = active.mul_(to_gated)
+        buffer = active * value
+        to_w2 = product(gradient.t(), buffer.t())
+        to_value = torch.mul(active, to_gated, out=buffer)
         to_gate = torch.ops.aten.silu_backward(to_gated.mul_(value), gate)
         to_x = product(to_gate, w1.t()).add_(product(to_value, w3.t()))
         return to_x, product(to_gate.t(), x.t()), to_w2, product(to_value.t(), x.t())
