@@ -1,8 +1,8 @@
 """``make pretrain``: generated parts, extracted, without twins of what is tested on, pretrained on.
 
 Not a stage: it is run by hand, and its checkpoint is shipped in ``data/pretrained``. The parts are
-the sample corpus drawn with another seed; the pipeline's own validation and test parts, and every
-part of the same shape, are left out.
+the sample corpus drawn with another seed, and those of a STEP folder if one is named; the
+pipeline's own validation and test parts, and every part of the same shape, are left out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 from brepfind.cad.extract import ExtractConfig
 from brepfind.corpus.manifest import read_corpus
 from brepfind.corpus.prepare import PrepareConfig, prepare
+from brepfind.corpus.tables import step_files
 from brepfind.errors import BrepfindError, InputError
 from brepfind.files import read_json
 from brepfind.graphs.extraction import extract_store
@@ -30,7 +32,7 @@ from brepfind.params import load_section
 from brepfind.pipeline import paths
 from brepfind.pipeline.config import RuntimeConfig
 from brepfind.retrieval.leaks import write_signatures
-from brepfind.training.pretrain import SMALL, read_parts, write_pretrained
+from brepfind.training.pretrain import SIZES, PretrainConfig, read_parts, write_pretrained
 
 log = get_logger(__name__)
 
@@ -42,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make pretrain", description=__doc__)
     parser.add_argument("--parts", type=int, default=1000, help="generated parts (%(default)s)")
     parser.add_argument("--seed", type=int, default=99, help="of the parts (%(default)s)")
-    parser.add_argument("--out", type=Path, default=paths.PRETRAINED / "brepformer_small.ckpt")
+    parser.add_argument("--step-dir", type=Path, help="STEP files to learn from, too, at any depth")
+    parser.add_argument("--size", choices=SIZES, default="small", help="of the encoder")
+    parser.add_argument("--out", type=Path, help="data/pretrained/brepformer_SIZE.ckpt otherwise")
     parser.add_argument(
         "--only-signatures",
         action="store_true",
@@ -52,29 +56,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     setup_logging()
     try:
-        _run(given.parts, given.seed, given.out, given.only_signatures)
+        _run(
+            SIZES[given.size],
+            _Drawn(given.parts, given.seed, given.step_dir),
+            given.out or paths.PRETRAINED / f"brepformer_{given.size}.ckpt",
+            given.only_signatures,
+        )
     except BrepfindError as error:
         log.error("%s", error)
         return error.exit_code
     return 0
 
 
-def _run(parts: int, seed: int, out: Path, only_signatures: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Where the parts come from: so many generated ones, and a folder of STEP files or None."""
+
+    parts: int
+    seed: int
+    step_dir: Path | None
+
+
+def _run(config: PretrainConfig, drawn: _Drawn, out: Path, only_signatures: bool) -> None:
     began = time.monotonic()
     runtime = load_section(paths.PARAMS, "runtime", RuntimeConfig)
     # Batches are small: a second thread costs more in waiting than it brings.
     torch.set_num_threads(1)
-    if load_section(paths.PARAMS, "prepare", PrepareConfig).seed == seed:
-        raise InputError(f"--seed {seed} is prepare.seed: pretraining would see the same parts")
-    graphs = _graphs(parts, seed, runtime.workers_here())
+    if load_section(paths.PARAMS, "prepare", PrepareConfig).seed == drawn.seed:
+        raise InputError(
+            f"--seed {drawn.seed} is prepare.seed: pretraining would see the same parts"
+        )
+    graphs = _graphs(drawn, runtime.workers_here())
     store = GraphStore(graphs)
     twins = tested_twins(store, GraphStore(paths.GRAPHS), pd.read_parquet(paths.SPLIT))
     log.info("%d parts are left out: twins of validation or test parts", len(twins))
-    chosen = read_parts(
-        graphs, Path(".brepfind/pairs"), None, SMALL.encoder.max_faces, None, leave_out=twins
-    )
+    chosen = read_parts(graphs, Path(".brepfind/pairs"), config.encoder.max_faces, twins)
     if not only_signatures:
-        write_pretrained(SMALL, chosen, out)
+        write_pretrained(config, chosen, out)
     elif (made := read_json(out.with_suffix(".json"))["parts"]) != len(chosen.ids):
         raise InputError(
             f"{out} was made of {made} parts, and {len(chosen.ids)} are left now: generator, split "
@@ -85,11 +103,16 @@ def _run(parts: int, seed: int, out: Path, only_signatures: bool) -> None:
     log.info("took %.0f s", time.monotonic() - began)
 
 
-def _graphs(parts: int, seed: int, workers: int) -> Path:
+def _graphs(drawn: _Drawn, workers: int) -> Path:
+    """Generate the parts and extract them, and the user's with them."""
+    mine = []
+    if drawn.step_dir is not None:
+        found = step_files(drawn.step_dir, advice="name another --step-dir")
+        mine = [(f"step/{path}", f"step/{path}", drawn.step_dir / path) for path in found]
     config = PrepareConfig(
         source="sample",
-        parts=parts,
-        seed=seed,
+        parts=drawn.parts,
+        seed=drawn.seed,
         captions_per_part=1,
         step_dir=None,
         captions=None,
@@ -102,7 +125,12 @@ def _graphs(parts: int, seed: int, workers: int) -> Path:
         for part in corpus.parts.itertuples()
     ]
     graphs = _WORK / "graphs"
-    extract_store(files, graphs, load_section(paths.PARAMS, "extract", ExtractConfig), workers)
+    extraction = load_section(paths.PARAMS, "extract", ExtractConfig)
+    tally = extract_store(files + mine, graphs, extraction, workers)
+    log.info(
+        "%d files: %d taken, %d rejected (%s)",
+        *(tally.files, tally.accepted, tally.rejected, graphs / "rejects.csv"),
+    )
     return graphs
 
 

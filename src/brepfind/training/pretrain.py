@@ -1,7 +1,5 @@
 """Self-supervised pretraining of the encoder on graphs alone; no caption is read.
 
-    python -m brepfind.training.pretrain --graphs data/graphs --out data/pretrained/small.ckpt
-
 Two stages, in one process, because BatchNorm lives here. First the surface and the curve CNN
 learn from single faces and edges, turned at random. Then they stay as they are, what they give is
 computed once, and the rest of the encoder learns from parts with hidden faces. The result is
@@ -10,14 +8,11 @@ written in the layout of BRepFormer's authors, complex rotary tables and all.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
@@ -25,7 +20,7 @@ from torch import Tensor, nn
 
 from brepfind.cad.arrays import FEATURE_VERSION, PartArrays
 from brepfind.checkpoints.authors import write_authors
-from brepfind.errors import BrepfindError, CheckFailed, InputError
+from brepfind.errors import CheckFailed, InputError
 from brepfind.files import digest, write_json
 from brepfind.graphs.batch import PartBatch
 from brepfind.graphs.collate import collate
@@ -33,10 +28,10 @@ from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.pairwise import Pairwise
 from brepfind.graphs.store import GraphStore
 from brepfind.graphs.twins import twin_groups
-from brepfind.log import get_logger, progress, setup_logging
+from brepfind.log import get_logger, progress
 from brepfind.metrics.vitals import vitals
 from brepfind.models.encoder import BrepEncoder, EncoderConfig
-from brepfind.params import Section, check_section
+from brepfind.params import Section
 from brepfind.training.pretext import (
     EdgeQuestions,
     FaceQuestions,
@@ -94,6 +89,24 @@ SMALL = PretrainConfig(
     seed=0,
 )
 
+# The authors' 5,095,777 parameters: hours of one core, for thousands of parts.
+FULL = PretrainConfig(
+    encoder=EncoderConfig(
+        dim=256, layers=8, heads=32, kv_heads=8, feed_forward=512, dropout=0.1, max_faces=512
+    ),
+    grid_steps=400,
+    grids_per_step=192,
+    part_steps=4_000,
+    parts_per_step=24,
+    hidden=0.3,
+    heat=0.1,
+    lr=5e-4,
+    weight_decay=0.05,
+    grad_clip=1.0,
+    seed=0,
+)
+SIZES = {"small": SMALL, "full": FULL}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -112,17 +125,12 @@ class Parts:
     digest: str
 
 
-def read_parts(
-    graphs: Path,
-    pairs: Path,
-    split: Path | None,
-    max_faces: int,
-    at_most: int | None,
-    leave_out: Collection[str] = (),
-) -> Parts:
-    """Read the parts of a store; with a split only the training parts, so that nothing leaks.
+def read_parts(graphs: Path, pairs: Path, max_faces: int, leave_out: Collection[str]) -> Parts:
+    """Read the parts of a store.
 
     Args:
+        pairs: the folder where pairwise matrices are kept.
+        max_faces: parts with more are left out.
         leave_out: ids that must not be used, such as twins of parts that are tested on.
 
     Raises:
@@ -132,11 +140,6 @@ def read_parts(
     groups = dict(zip(store.ids, twin_groups(store.signatures).tolist(), strict=True))
     faces = dict(zip(store.ids, store.manifest["faces"].tolist(), strict=True))
     ids = [i for i in store.ids if faces[i] <= max_faces and i not in leave_out]
-    if split is not None:
-        sides = pd.read_parquet(split)
-        wanted = set(sides.loc[sides["split"] == "train", "model_id"])
-        ids = [model_id for model_id in ids if model_id in wanted]
-    ids = ids[:at_most]
     if len(ids) < 2:
         raise InputError(f"{graphs}: {len(ids)} parts of at most {max_faces} faces; needs two")
     if len(ids) < len(store.ids):
@@ -356,52 +359,6 @@ def _judge(
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m brepfind.training.pretrain",
-        description="Pretrain the BRepFormer encoder on graphs, without captions.",
-    )
-    parser.add_argument("--graphs", type=Path, required=True, help="folder of the graph store")
-    parser.add_argument("--out", type=Path, required=True, help="the checkpoint to write (.ckpt)")
-    parser.add_argument("--pairs", type=Path, default=Path(".brepfind/pairs"), help="cache folder")
-    parser.add_argument("--split", type=Path, help="use its training parts only")
-    parser.add_argument("--max-parts", type=int, help="use the first so many parts")
-    parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
-    for name in ("grid_steps", "part_steps", "grids_per_step", "parts_per_step", "seed"):
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(
-            flag, type=int, default=getattr(SMALL, name), help="default %(default)s"
-        )
-    for name in ("dim", "layers", "heads", "kv_heads", "feed_forward"):
-        flag = "--" + name.replace("_", "-")
-        default = getattr(SMALL.encoder, name)
-        parser.add_argument(flag, type=int, default=default, help="default %(default)s")
-    given = parser.parse_args(arguments)
-    setup_logging()
-    if given.threads:
-        torch.set_num_threads(given.threads)
-    try:
-        _command(given)
-    except BrepfindError as error:
-        log.error("%s", error)
-        return error.exit_code
-    return 0
-
-
-def _command(given: argparse.Namespace) -> None:
-    plain = SMALL.model_dump()
-    for name in ("grid_steps", "part_steps", "grids_per_step", "parts_per_step", "seed"):
-        plain[name] = getattr(given, name)
-    for name in ("dim", "layers", "heads", "kv_heads", "feed_forward"):
-        plain["encoder"][name] = getattr(given, name)
-    config = check_section(plain, "pretrain", PretrainConfig, source="the command line")
-    parts = read_parts(
-        given.graphs, given.pairs, given.split, config.encoder.max_faces, given.max_parts
-    )
-    write_pretrained(config, parts, given.out)
-
-
 def write_pretrained(config: PretrainConfig, parts: Parts, out: Path) -> None:
     """Pretrain, and write the checkpoint with its account beside it (``.json``)."""
     encoder, numbers = pretrain(config, parts)
@@ -422,7 +379,3 @@ def write_pretrained(config: PretrainConfig, parts: Parts, out: Path) -> None:
         },
     )
     log.info("wrote %s: %s", out, ", ".join(f"{k} {v:.4g}" for k, v in numbers.items()))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
