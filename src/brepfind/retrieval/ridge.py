@@ -23,6 +23,8 @@ from brepfind.graphs.descriptors import describe_all
 from brepfind.graphs.store import GraphStore
 from brepfind.metrics.counting import count_ranks
 from brepfind.metrics.ranks import RankCounts, summarise
+from brepfind.metrics.relevance import Relevance
+from brepfind.metrics.rows import Rows
 from brepfind.models.text import TextTower
 from brepfind.retrieval.embed import sentence_vectors
 from brepfind.retrieval.relevant import caption_ids, plain_caption, text_to_cad_relevance
@@ -97,10 +99,23 @@ def ridge_counts(data: RidgeData) -> tuple[RankCounts, float, float]:
     Raises:
         InputError: if a split has no part with a caption.
     """
+    rows, alpha, tried = ridge_rows(data, "test")
+    return count_ranks(*rows), alpha, tried
+
+
+def ridge_rows(data: RidgeData, split: str) -> tuple[tuple[Rows, Rows, Relevance], float, float]:
+    """Captions (c, T + 1) and parts (p, T + 1) of a split in the order of ``data`` as directions
+    whose products are the scores, what answers what, alpha and its validation MRR.
+
+    Raises:
+        InputError: if a split has no part with a caption.
+    """
     fit = _Fit(data)
-    tried = [float(summarise(fit.counts("validation", alpha))["MRR"]) for alpha in ALPHAS]
+    tried = [
+        float(summarise(count_ranks(*fit.rows("validation", alpha)))["MRR"]) for alpha in ALPHAS
+    ]
     alpha = ALPHAS[int(np.argmax(tried))]
-    return fit.counts("test", alpha), alpha, max(tried)
+    return fit.rows(split, alpha), alpha, max(tried)
 
 
 class _Fit:
@@ -122,7 +137,7 @@ class _Fit:
         )
         self._target = left.T @ (y - self._centre)
 
-    def counts(self, split: str, alpha: float) -> RankCounts:
+    def rows(self, split: str, alpha: float) -> tuple[Rows, Rows, Relevance]:
         data = self._data
         parts = np.flatnonzero(data.split == split)
         rows = np.flatnonzero(data.split[data.caption_part] == split)
@@ -134,7 +149,7 @@ class _Fit:
             data.captions[rows], place[data.caption_part[rows]], data.twins[parts]
         )
         text = _directions(data.text[rows].astype(np.float64) - self._centre)
-        return count_ranks(text, _directions(self._x[parts] @ weights), relevance)
+        return text, _directions(self._x[parts] @ weights), relevance
 
 
 def _directions(rows: Matrix) -> NDArray[np.float32]:
