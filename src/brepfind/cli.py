@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from brepfind import __version__
+from brepfind.app import commands as searching
 from brepfind.corpus.commands import app as corpus_app
 from brepfind.errors import BrepfindError, InputError, Interrupted
 from brepfind.log import console, printable, setup_logging
@@ -30,10 +31,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command(rich_help_panel="Search")(searching.search)
+app.command(rich_help_panel="Search")(searching.app)
+app.add_typer(searching.index_app, name="index", rich_help_panel="Search")
 app.add_typer(corpus_app, name="corpus", rich_help_panel="Corpora")
 
-_MODEL = Path("data/model/best.safetensors")
-_INDEX = Path("data/index")
 _LENGTH = 70  # characters of a name from a file that a table shows
 
 
@@ -326,44 +328,6 @@ def extract(
     raise typer.Exit(run_extract(paths, out, config, workers or cores(), kept))
 
 
-# Search ------------------------------------------------------------------------------------------
-
-
-@app.command(rich_help_panel="Search")
-def search(
-    text: Annotated[str, typer.Argument(help="What the part looks like.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many parts.")] = 5,
-    model: Annotated[Path, typer.Option(help="The trained weights.")] = _MODEL,
-    index: Annotated[Path, typer.Option(help="The index that publish made.")] = _INDEX,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
-) -> None:
-    """The parts that fit a sentence best, with score, size and path."""
-    from brepfind.retrieval.index import read_index
-    from brepfind.retrieval.model import load_trained
-    from brepfind.retrieval.search import Searcher
-
-    trained = load_trained(model)
-    found = Searcher(trained.model, read_index(index, trained.digest), trained.digest).search(
-        text, k
-    )
-    rows = [{"model_id": hit.model_id, "score": hit.score, **hit.facts} for hit in found]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2, default=float))
-        return
-    table = Table("", "part", "score", "size, mm", "faces", "path")
-    for place, row in enumerate(rows, start=1):
-        size = (row[f"box_max_{axis}"] - row[f"box_min_{axis}"] for axis in "xyz")
-        table.add_row(
-            str(place),
-            _cell(row["model_id"]),
-            f"{row['score']:.3f}",
-            " x ".join(f"{length:.4g}" for length in size),
-            str(row["faces"]),
-            _cell(row["path"]),
-        )
-    Console().print(table)
-
-
 # Embeddings --------------------------------------------------------------------------------------
 
 
@@ -376,7 +340,7 @@ def embed(
         Path,
         typer.Option("-o", "--out", help="A folder, or a .parquet, .safetensors or .npy file."),
     ],
-    model: Annotated[Path, typer.Option(help="The trained weights.")] = _MODEL,
+    model: Annotated[Path, typer.Option(help="The trained weights.")] = searching.MODEL,
     corpus: Annotated[
         Path | None, typer.Option(help="A corpus that says what the parts are; see prepare.")
     ] = None,

@@ -7,20 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from brepfind.cad.arrays import FEATURE_VERSION, PartArrays, PartFacts
+from brepfind.cad.arrays import PartArrays, PartFacts
 from brepfind.cad.signature import SIGNATURE_SIZE
-from brepfind.checkpoints.weights import save_weights
 from brepfind.corpus.manifest import read_corpus, write_corpus
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStoreWriter
-from brepfind.models.dual import DualConfig, DualEncoder
-from brepfind.models.encoder import BrepEncoder, EncoderConfig
-from brepfind.models.text import TextTower
+from brepfind.models.dual import DualEncoder
 from brepfind.retrieval.embeddings import Embeddings
+from tests.retrieval.tiny import make_dual, make_tower, write_dual
 
 KINDS = ("plate", "shaft", "bracket")
 SPLITS = ("train", "train", "train", "validation", "test", "test")
@@ -65,34 +60,12 @@ def _make_part(kind: int, seed: int) -> PartArrays:
 @pytest.fixture(scope="session")
 def tower_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of two layers with a limit of 8 tokens."""
-    folder = tmp_path_factory.mktemp("tower")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", *KINDS, *map(str, range(10)), "mm"]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, "[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=8
-    ).save_pretrained(folder)
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=8,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        BertModel(config).save_pretrained(folder)
-    return folder
+    return make_tower(tmp_path_factory.mktemp("tower"), ["a", *KINDS, *map(str, range(10)), "mm"])
 
 
 @pytest.fixture(scope="session")
 def dual(tower_folder: Path) -> DualEncoder:
-    encoder = BrepEncoder(
-        EncoderConfig(dim=16, layers=1, heads=2, kv_heads=1, feed_forward=16, dropout=0.1)
-    )
-    config = DualConfig(embed_dim=8, size_features=True, shape_features=True, number_features=True)
-    return DualEncoder(encoder, TextTower.load(str(tower_folder), "last", 1), config)
+    return make_dual(tower_folder)
 
 
 @pytest.fixture(scope="session")
@@ -100,18 +73,7 @@ def weights(
     tmp_path_factory: pytest.TempPathFactory, dual: DualEncoder, tower_folder: Path
 ) -> Path:
     """The dual encoder as the train stage writes it."""
-    path = tmp_path_factory.mktemp("weights") / "best.safetensors"
-    metadata = {
-        "kind": "dual",
-        "encoder": dual.encoder.config.model_dump_json(),
-        "dual": dual.config.model_dump_json(),
-        "text_tower": str(tower_folder),
-        "text_train": "last",
-        "last_layers": "1",
-        "feature_version": str(FEATURE_VERSION),
-    }
-    save_weights(path, dual.state_dict(), metadata)
-    return path
+    return write_dual(tmp_path_factory.mktemp("weights") / "best.safetensors", dual, tower_folder)
 
 
 @pytest.fixture(scope="session")

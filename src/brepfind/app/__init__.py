@@ -1,0 +1,1 @@
+"""The search page, and what the ``search`` and ``index`` commands print."""
