@@ -229,8 +229,8 @@ MUTATIONS = [
     _m("gate: twins must differ", _vitals, "cosine[inputs[:, None] == inputs[None, :]] = -1.0",
        "np.fill_diagonal(cosine, -1.0)", VITALS),
     # chosen on validation, read once on test
-    _m("ridge tuned on test", _ridge, 'fit.counts("validation", alpha)',
-       'fit.counts("test", alpha)', "tests/retrieval/test_ridge.py"),
+    _m("ridge tuned on test", _ridge, 'fit.rows("validation", alpha)',
+       'fit.rows("test", alpha)', "tests/retrieval/test_ridge.py"),
     _m("ridge fitted on test", _ridge, 'data.split[data.caption_part] == "train")',
        'data.split[data.caption_part] != "validation")', "tests/retrieval/test_ridge.py"),
     _m("bootstrap by query", _intervals, "np.unique(units, return_inverse=True)",
