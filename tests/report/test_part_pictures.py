@@ -21,7 +21,7 @@ from brepfind.report.part_pictures import (
 ZOO = Path(__file__).parents[1] / "fixtures" / "cad" / "zoo"
 BOX, CYLINDER, INCHES = (ZOO / f"{name}.step" for name in ("ok_box", "full_cylinder", "unit_inch"))
 HTML, EMPTY = ZOO / "html_404.step", ZOO / "empty_0_bytes.step"
-FOOT = SIZE[1] - 40  # the scale bar is below
+FOOT = SIZE[1] - 50  # the scale bar is below
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_a_picture_is_to_scale(drawn: Pictures) -> None:
     picture = pixels(drawn.paths["box"])  # 10 x 20 x 30 mm
     across = np.flatnonzero((picture[:FOOT] < 200).any(axis=(0, 2)))
     up = np.flatnonzero((picture[:FOOT] < 200).any(axis=(1, 2)))
-    bar = np.flatnonzero((picture[SIZE[1] - 14, : SIZE[0] // 2] < 100).all(axis=1))
+    bar = np.flatnonzero((picture[SIZE[1] - 20, : SIZE[0] // 2] < 100).all(axis=1))
     bar = bar[bar < bar[0] + np.argmax(np.diff(bar, append=9999) > 1) + 1]  # without its number
     pixels_per_mm = (bar[-1] - bar[0]) / 20  # 20 mm is the longest that has room
     # In an isometric drawing, whose axes are not shortened, they run at 30 degrees, or upright.

@@ -24,6 +24,7 @@ COST = Path("metrics/cost")
 REPORTS = Path("reports")
 REPORT = Path("reports/report.md")
 FIGURES = Path("reports/figures")
+PAGE = Path("reports/index.html")
 
 STAGES = ("prepare", "extract", "split", "sanitize", "train", "health", "evaluate", "publish")
 

@@ -23,10 +23,10 @@ from brepfind.report.offscreen import pyvista_offscreen
 
 SIZE = (480, 360)  # pixels
 # A change of anything that is seen gets a new number, and old pictures are not taken for it.
-VERSION = 1
+VERSION = 2
 
 _FINER = 2  # drawn so many times as large and made smaller: smooth lines on any driver
-_MARGIN, _FOOT = 16, 40  # pixels; the foot holds the scale bar
+_MARGIN, _FOOT = 16, 50  # pixels; the foot holds the scale bar
 _PART, _EDGE, _PAPER, _INK = "#9db4c8", "#1d2733", "#ffffff", "#333333"
 _SHORTENED = math.sqrt(2 / 3)  # of a length along an axis, in an isometric view
 # A part this much longer along z than along anything else is laid down, to fill a wide picture.
@@ -158,14 +158,14 @@ def _in_words(mm: float) -> str:
 
 
 def _scale_bar(image: Image.Image, pixels_per_mm: float) -> None:
-    length = round_length(0.35 * SIZE[0] / pixels_per_mm)
+    length = round_length(0.4 * SIZE[0] / pixels_per_mm)
     draw = ImageDraw.Draw(image)
-    left, line = _MARGIN, SIZE[1] - 14
+    left, line = _MARGIN, SIZE[1] - 20
     right = left + round(length * pixels_per_mm)
-    draw.line((left, line, right, line), fill=_INK, width=2)
+    draw.line((left, line, right, line), fill=_INK, width=3)
     for end in (left, right):
-        draw.line((end, line - 5, end, line + 5), fill=_INK, width=2)
-    draw.text((right + 10, line), _in_words(length), fill=_INK, font=_font(18), anchor="lm")
+        draw.line((end, line - 7, end, line + 7), fill=_INK, width=3)
+    draw.text((right + 10, line), _in_words(length), fill=_INK, font=_font(25), anchor="lm")
 
 
 def _font(size: int) -> ImageFont.FreeTypeFont:

@@ -54,7 +54,7 @@ def part_pictures(
     folder: Path,
     workers: int = 1,
     *,
-    timeout_s: float = 20.0,
+    timeout_s: float = 60.0,
     memory_gb: float = 4.0,
 ) -> Pictures:
     """PNGs of parts, taken from ``folder`` where they were drawn before.
@@ -64,7 +64,7 @@ def part_pictures(
             letters, digits, ``-`` and ``_``.
         folder: where the pictures are kept; made if it is not there.
         workers: processes at work at a time.
-        timeout_s, memory_gb: what one part may take.
+        timeout_s, memory_gb: what one part may take; a worker's first has its start on top.
 
     Raises:
         InputError: naming a key that cannot be part of a file's name.
