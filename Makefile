@@ -15,7 +15,7 @@ export DGLBACKEND := pytorch
 
 .DEFAULT_GOAL := help
 .PHONY: help setup repro test test-all test-ui lint types format pretrain pretrained-signatures check-gpu ui clean
-BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train
+BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train bench-words
 .PHONY: $(BENCHES) bench-sample
 
 help: ## this list
@@ -78,6 +78,7 @@ bench-encoder: ## the encoder beside a plain transcription of the paper: time an
 bench-ranks: ## ranks of 100,000 x 100,000 beside the bare matrix products
 bench-doctor: ## the doctor beside one pass over the same bytes
 bench-twins: ## twins found, missed and mistaken
+bench-words: ## what the trained model makes of other units, typos, other languages
 bench-train: ## what the guard costs and a second process gains, beside a bare loop
 bench-extract-memory: ## memory over 2,000 files
 $(BENCHES): bench-%: setup
