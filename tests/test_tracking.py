@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow.data
 import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
@@ -25,10 +24,18 @@ from brepfind.processes import is_alive, owner_process, this_process
 from brepfind.tracking.spool import Spool
 from brepfind.tracking.store import TAG, Store, default_uri, metric_name, shown_uri
 from brepfind.tracking.tracker import State, Tracker, flat
+from tests.tracking.server import mlflow_server
 
 # SQLAlchemy 2.1 deprecates what MLflow 3.17 does with it.
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 
+RAW = {
+    "name": "parts",
+    "digest": "0123456789ab",
+    "source": "data/raw",
+    "context": "raw",
+    "profile": {"files": 3},
+}
 GONE = "999999/1.00@" + this_process().partition("@")[2]
 
 
@@ -70,6 +77,7 @@ def state(fingerprint: str = "f1", owner: str = "") -> State:
         fingerprint=fingerprint,
         params={"train.lr": 1e-5, "train.freeze": ["surface_cnn"], "sanitize.checkpoint": None},
         tags={"mlflow.source.git.commit": "abc"},
+        datasets=[RAW],
         owner=owner or this_process(),
     )
 
@@ -125,7 +133,7 @@ def test_failed_stays_failed_and_the_repair_is_a_new_attempt(main: Path, experim
     (failed,) = runs(main, experiment, "pipeline")
     assert failed.info.status == "FAILED"
     assert failed.data.tags[f"{TAG}reason"] == "NaN in w"
-    assert failed.data.tags["mlflow.note.content"] == "NaN in w"
+    assert failed.data.tags["mlflow.note.content"].startswith("**Stopped at sanitize**: NaN in w\n")
     assert failed.data.tags[f"{TAG}stopped_at"] == "sanitize"
     (stage,) = runs(main, experiment, "stage")
     assert stage.info.status == "FAILED"
@@ -203,7 +211,7 @@ def test_an_open_run_of_another_state_whose_command_is_gone_is_marked_killed(
 def test_a_number_that_is_not_finite_becomes_a_tag_and_never_a_metric(
     main: Path, experiment: str
 ) -> None:
-    one = tracker(main, experiment, "train", state())
+    one = tracker(main, experiment, "health", state())
     for step, value in enumerate((1.0, math.nan, math.inf), start=1):
         one.point("train/loss", value, step)
     one.numbers({"recall": math.nan}, "test")
@@ -212,6 +220,58 @@ def test_a_number_that_is_not_finite_becomes_a_tag_and_never_a_metric(
     assert run.data.metrics == {"train/loss": 1.0}
     assert run.data.tags[f"{TAG}nonfinite.train/loss"] == "nan at step 2"
     assert run.data.tags[f"{TAG}nonfinite.test/recall"] == "nan"
+
+
+def test_data_sets_are_inputs_of_the_pipeline_run_and_of_the_stage_that_reads_them(
+    main: Path, experiment: str
+) -> None:
+    side = {**RAW, "name": "train", "digest": "ba9876543210", "context": "train"}
+    for stage in ("train", "publish"):
+        one = tracker(main, experiment, stage, state())
+        one.inputs([side], pipeline=stage == "publish")
+        one.end("FINISHED")
+
+    def inputs(run: Run) -> dict[str, tuple[str, str]]:
+        return {
+            one.dataset.name: (one.dataset.digest, one.tags[0].value)
+            for one in run.inputs.dataset_inputs
+        }
+
+    (pipeline,) = runs(main, experiment, "pipeline")
+    raw, train = ("0123456789ab", "raw"), ("ba9876543210", "train")
+    assert inputs(pipeline) == {"parts": raw, "train": train}
+    stages = {run.info.run_name: inputs(run) for run in runs(main, experiment, "stage")}
+    assert stages == {"train": {"train": train}, "publish": {}}
+    (found,) = [
+        one.dataset for one in pipeline.inputs.dataset_inputs if one.dataset.name == "parts"
+    ]
+    assert mlflow.data.get_source(found).uri == "data/raw"
+    assert json.loads(found.profile) == {"files": 3}
+
+
+def test_the_machine_is_watched_while_training_runs_and_not_afterwards(
+    main: Path, experiment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
+    one = tracker(main, experiment, "train", state())
+    time.sleep(1.0)
+    one.point("train/loss", 1.0, 1)
+    one.flush(force=True)
+    client = MlflowClient(default_uri(main))
+    cpu = "system/cpu_utilization_percentage"
+    (run,) = runs(main, experiment, "stage")
+    live = client.get_metric_history(run.info.run_id, cpu)
+    assert live, "nothing arrives while the stage runs"
+    one.end("FINISHED")
+    assert not [thread for thread in threading.enumerate() if thread.name == "machine"]
+    points = client.get_metric_history(run.info.run_id, cpu)
+    assert len(points) > len(live)
+    assert [point.step for point in points] == list(range(len(points)))
+    assert all(0 <= point.value <= 100 for point in points)
+    assert any(point.value > 0 for point in points)
+    tracker(main, experiment, "health", state()).end("FINISHED")
+    _, health = runs(main, experiment, "stage")
+    assert not [name for name in health.data.metrics if name.startswith("system/")]
 
 
 def test_what_happens_is_counted_as_a_series(main: Path, experiment: str) -> None:
@@ -256,7 +316,7 @@ def test_an_outage_stops_nothing_and_the_next_command_delivers(
             artifacts=tmp_path / "artifacts",
         )
 
-    one = open_one("train")
+    one = open_one("health")
     one.point("train/loss", 2.0, 1)
     evidence = tmp_path / "evidence"
     evidence.mkdir()
@@ -276,7 +336,7 @@ def test_an_outage_stops_nothing_and_the_next_command_delivers(
 
     (tmp_path / "away").unlink()
     (tmp_path / "away").mkdir()
-    open_one("train").end("FINISHED")
+    open_one("health").end("FINISHED")
     client = MlflowClient(uri)
     found = client.get_experiment_by_name(experiment)
     assert found is not None
@@ -316,44 +376,10 @@ def test_an_outage_in_the_middle_is_made_up_for_by_the_same_command(
     assert not list((main / ".brepfind" / "tracking").glob("*.jsonl"))
 
 
-class Server:
-    """A real MLflow server on a loopback port, which can be killed and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
-                *("--host", "127.0.0.1", "--port", str(self.port)),
-                *("--backend-store-uri", f"sqlite:///{self.folder / 'mlflow.db'}"),
-                *("--artifacts-destination", str(self.folder / "artifacts")),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        for _ in range(600):
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.uri}/health"):
-                return
-            assert self.process.poll() is None, "the server ended while it started"
-            time.sleep(0.2)
-        raise AssertionError("the server does not answer")
-
-    def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
 def test_a_server_that_is_killed_and_comes_back_has_missed_nothing(
     tmp_path: Path, experiment: str, heard: pytest.LogCaptureFixture
 ) -> None:
-    server = Server(tmp_path)
+    server = mlflow_server(default_uri(tmp_path), tmp_path / "artifacts")
     server.start()
     try:
         one = tracker(tmp_path, experiment, "train", state(), server.uri)

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from brepfind.files import sha256
-from brepfind.pipeline.fingerprint import effective, file_digests, git_tags, state_fingerprint
+from brepfind.pipeline.fingerprint import (
+    effective,
+    file_digests,
+    git_tags,
+    state_files,
+    state_fingerprint,
+)
 
 SAMPLE: dict[str, Any] = {
     "prepare": {"source": "sample", "seed": 1},
@@ -25,7 +31,9 @@ def changed(section: str, key: str, value: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def fingerprint(tmp_path: Path) -> Any:
-    return lambda params: state_fingerprint(params, tmp_path, tmp_path / ".brepfind")
+    return lambda params: state_fingerprint(
+        params, state_files(params, tmp_path, tmp_path / ".brepfind")
+    )
 
 
 def test_what_cannot_change_a_result_does_not_change_it(fingerprint: Any) -> None:

@@ -44,15 +44,30 @@ _NO_RESULT = {
         for name in (
             "config",
             "context",
+            "datasets",
             "failure",
             "fingerprint",
             "paths",
+            "publish_model",
             "runner",
             "tether",
         )
     ),
     *(f"brepfind.{name}" for name in ("errors", "events", "log", "processes")),
-    *(f"brepfind.tracking{name}" for name in ("", ".spool", ".store", ".tracker")),
+    "brepfind.tracking",
+    *(
+        f"brepfind.tracking.{name}"
+        for name in (
+            "champion",
+            "machine",
+            "package",
+            "registry",
+            "served",
+            "spool",
+            "store",
+            "tracker",
+        )
+    ),
 }
 
 ALL = {"extract", "split", "train", "health", "evaluate", "publish"}
@@ -63,7 +78,7 @@ TOUCHED: list[tuple[str, set[str]]] = [
     ("corpus/sample/generate.py", {"prepare"}),
     ("corpus/splits.py", {"prepare", "split", "evaluate", "publish"}),
     ("corpus/manifest.py", {"prepare"} | ALL),
-    ("cad/topology.py", {"extract"}),
+    ("cad/topology.py", {"extract", "publish"}),
     ("cad/arrays.py", ALL),
     ("graphs/store.py", ALL),
     ("checkpoints/scan.py", {"split", "sanitize"} | MODEL),
@@ -75,6 +90,8 @@ TOUCHED: list[tuple[str, set[str]]] = [
     ("retrieval/embed.py", {"health", "evaluate", "publish"}),
     ("retrieval/leaks.py", {"split", "health", "evaluate", "publish"}),
     ("report/markdown.py", {"publish"}),
+    ("report/templates/style.css", {"publish"}),
+    ("pipeline/page.py", {"publish"}),
     *((f"pipeline/{stage}.py", {stage}) for stage in STAGES if stage != "evaluate"),
     ("pipeline/evaluate.py", {"evaluate", "publish"}),  # publish shows the same directions
     # These can change no result.

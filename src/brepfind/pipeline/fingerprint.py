@@ -25,20 +25,25 @@ def effective(params: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def state_fingerprint(params: Mapping[str, Any], project: Path, home: Path) -> str:
+def state_fingerprint(params: Mapping[str, Any], files: Mapping[str, str]) -> str:
     """Digest of the state a pipeline run stands for.
+
+    Args:
+        params: all sections, as read.
+        files: digests of the files that belong to it, from :func:`state_files`.
+    """
+    return digest({"params": effective(params), "files": files})
+
+
+def state_files(params: Mapping[str, Any], project: Path, home: Path) -> dict[str, str]:
+    """SHA-256, by path, of the raw data and the weights that belong to the state.
 
     Args:
         params: all sections, as read.
         project: where relative paths start.
         home: where digests of files are remembered.
     """
-    return digest(
-        {
-            "params": effective(params),
-            "files": file_digests(_raw_files(params, project), project, home),
-        }
-    )
+    return file_digests(_raw_files(params, project), project, home)
 
 
 def file_digests(files: Iterable[Path], project: Path, home: Path) -> dict[str, str]:

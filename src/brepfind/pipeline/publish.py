@@ -1,11 +1,13 @@
-"""publish: the search index, the report, and the end of the pipeline run in MLflow."""
+"""publish: the search index, the report, the registered model, the end of the MLflow run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from brepfind.corpus.manifest import read_corpus
 from brepfind.errors import InputError
@@ -15,18 +17,18 @@ from brepfind.graphs.store import GraphStore
 from brepfind.pipeline import paths
 from brepfind.pipeline.config import PublishConfig
 from brepfind.pipeline.context import StageContext
-from brepfind.pipeline.evaluate import DIRECTIONS
+from brepfind.pipeline.publish_model import log_diagnosis, log_no_model, publish_model
 from brepfind.pipeline.runner import prefix
 from brepfind.report.markdown import write_report
 from brepfind.retrieval.embed import embed_parts
 from brepfind.retrieval.index import make_index, write_index
-from brepfind.retrieval.model import load_trained
+from brepfind.retrieval.model import Trained, load_trained
 from brepfind.retrieval.parts import part_table, root_from
 from brepfind.tracking.tracker import flat
 
 
 def publish(context: StageContext) -> Mapping[str, Any]:
-    """Write ``data/index`` and ``reports/report.md``, and copy every stage's numbers up."""
+    """Write ``data/index`` and the reports, and copy every stage's numbers up."""
     config = context.section("publish", PublishConfig)
     metrics = {
         stage: read_json(context.path(paths.metrics_file(stage)))
@@ -34,7 +36,7 @@ def publish(context: StageContext) -> Mapping[str, Any]:
         if stage != "publish"
     }
     _require_one_model(context, metrics)
-    indexed = _index(context) if config.index else 0
+    indexed = _index(context) if config.index else None
     report = context.path(paths.REPORT)
     write_report(
         report,
@@ -49,8 +51,8 @@ def publish(context: StageContext) -> Mapping[str, Any]:
         params=context.params,
         fingerprint=context.fingerprint,
     )
-    for stage, numbers in metrics.items():
-        context.tracker.numbers(_headline(stage, numbers), prefix(stage), pipeline=True)
+    for stage in _HEADLINES:
+        context.tracker.numbers(_headline(stage, metrics[stage]), prefix(stage), pipeline=True)
     for file in (report, context.path(paths.FIGURES), context.path(paths.PARAMS)):
         context.tracker.artifact(
             file, "report/figures" if file.is_dir() else "report", pipeline=True
@@ -58,7 +60,12 @@ def publish(context: StageContext) -> Mapping[str, Any]:
     lock = context.path(paths.DVC_LOCK)
     if lock.is_file():
         context.tracker.artifact(lock, "report", pipeline=True)
-    return {"indexed_parts": indexed}
+    log_diagnosis(context)
+    if indexed is None:
+        log_no_model(context, metrics, "publish.index is false")
+        return {"indexed_parts": 0}
+    publish_model(context, *indexed, metrics)
+    return {"indexed_parts": len(indexed[1])}
 
 
 def _require_one_model(context: StageContext, metrics: Mapping[str, Any]) -> None:
@@ -75,8 +82,8 @@ def _require_one_model(context: StageContext, metrics: Mapping[str, Any]) -> Non
             )
 
 
-def _index(context: StageContext) -> int:
-    """All parts of the corpus, embedded by the best weights."""
+def _index(context: StageContext) -> tuple[Trained, list[str], NDArray[np.float32]]:
+    """All parts of the corpus, embedded by the best weights: those, the ids, the vectors (P, E)."""
     trained = load_trained(context.path(paths.MODEL) / "best.safetensors")
     store = GraphStore(context.path(paths.GRAPHS))
     reader = PartReader(context.path(paths.GRAPHS), context.home / "pairs")
@@ -87,31 +94,32 @@ def _index(context: StageContext) -> int:
     facts = part_table(store, ids, root)
     assert store.grid is not None  # a store without parts has not come so far
     write_index(folder, make_index(vectors, facts, trained.digest, grid=store.grid))
-    return len(ids)
+    return trained, ids, vectors
 
 
-# What is worth a column on MLflow's comparison page, by stage: the names that end a flat metric's.
-# The rest is on the stage's own run.
+# What is worth a column on MLflow's comparison page, by stage, what matters most first: the names
+# that end a flat metric's. The rest is on the stage's own run.
 _HEADLINES: dict[str, tuple[str, ...]] = {
-    "prepare": ("parts", "captions"),
-    "extract": ("graphs", "reject_rate", "faces_mean"),
-    "split": ("parts/train", "parts/validation", "parts/test", "parts_with_twins"),
-    "sanitize": ("coverage", "from_scratch"),
-    "train": ("best/recall", "best/epoch", "last/loss", "skipped_steps", "steps"),
+    "evaluate": (
+        *(
+            f"{direction}/{number}"
+            for direction in ("text_to_cad", "cad_to_text")
+            for number in ("R_at_1", "R_at_5", "R_at_10", "median_rank")
+        ),
+        "cad_to_cad/R_at_1",
+        *(f"baselines/ridge/text_to_cad/R_at_{k}" for k in (1, 5, 10)),
+        "baselines/chance/text_to_cad/R_at_1",
+    ),
+    "train": ("best/recall", "best/epoch", "last/loss", "skipped_steps"),
     "health": (
         "self_retrieval",
         "warnings",
         *(f"{tower}/{sign}" for tower in ("cad", "text") for sign in ("mean_cosine", "rank_share")),
     ),
-    "evaluate": tuple(
-        f"{table}/{number}"
-        for table in (
-            *DIRECTIONS,
-            "baselines/chance/text_to_cad",
-            "baselines/ridge/text_to_cad",
-        )
-        for number in ("R_at_1", "R_at_5", "R_at_10", "median_rank")
-    ),
+    "prepare": ("parts", "captions"),
+    "extract": ("graphs", "reject_rate"),
+    "split": ("parts/train", "parts/validation", "parts/test", "parts_with_twins"),
+    "sanitize": ("coverage", "from_scratch"),
 }
 
 

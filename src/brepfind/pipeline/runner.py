@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,8 +31,9 @@ from brepfind.params import check_section, read_params
 from brepfind.pipeline import paths
 from brepfind.pipeline.config import RuntimeConfig
 from brepfind.pipeline.context import StageContext, StageFunction
+from brepfind.pipeline.datasets import raw_data, split_data
 from brepfind.pipeline.failure import Failure, explain, report
-from brepfind.pipeline.fingerprint import effective, git_tags, state_fingerprint
+from brepfind.pipeline.fingerprint import effective, git_tags, state_files, state_fingerprint
 from brepfind.processes import is_alive, owner_process, this_process
 from brepfind.tracking.store import default_uri
 from brepfind.tracking.tracker import State, Tracker, flat
@@ -42,8 +43,10 @@ log = get_logger(__name__)
 _WATCH_EVERY_S = 2.0
 # Of one file of evidence; a batch of large parts or a dump can be gigabytes.
 _MAX_SENT_BYTES = 200 * 2**20
-# Thousands of numbers that a page of MLflow cannot show; the JSON file, an artifact, has them.
-_BREAKDOWN = "by_family"
+# Hundreds of numbers that a page of MLflow cannot show; the JSON file, an artifact, has them.
+_BREAKDOWNS = frozenset(
+    {"by_family", "by_level", "own_part_only", "optimistic", "pessimistic", "step0"}
+)
 
 
 def run_stage(name: str, load: Callable[[], StageFunction], project: Path | None = None) -> int:
@@ -100,6 +103,7 @@ class _Attempt:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
         self.evidence.mkdir(parents=True)
+        self.tracker.inputs(split_data(self.project, self.name), pipeline=self.name == "publish")
         return StageContext(
             name=self.name,
             project=self.project,
@@ -112,7 +116,8 @@ class _Attempt:
         )
 
     def _track(self, params: Mapping[str, Any]) -> Tracker:
-        self.fingerprint = state_fingerprint(params, self.project, self.home)
+        files = state_files(params, self.project, self.home)
+        self.fingerprint = state_fingerprint(params, files)
         runtime = params.get("runtime") if isinstance(params.get("runtime"), Mapping) else {}
         assert isinstance(runtime, Mapping)
         sections = {name: params.get(name) or {} for name in (self.name, "runtime")}
@@ -125,6 +130,7 @@ class _Attempt:
                 fingerprint=self.fingerprint,
                 params=flat(effective(params)),
                 tags=git_tags(self.project),
+                datasets=raw_data(params, files),
             ),
             params=flat(sections),
             artifacts=self.main / "mlartifacts",
@@ -152,7 +158,7 @@ class _Attempt:
         # cache, where nobody clears their reports.
         for stage in paths.STAGES[: paths.STAGES.index(self.name) + 1]:
             (self.project / paths.failure_report(stage)).unlink(missing_ok=True)
-        self.tracker.numbers(_without(metrics, _BREAKDOWN), prefix(self.name))
+        self.tracker.numbers(_without(metrics, _BREAKDOWNS), prefix(self.name))
         self.tracker.numbers(cost, f"cost/{self.name}")
         self.tracker.artifact(file, "metrics")
         self.tracker.end("FINISHED")
@@ -214,11 +220,11 @@ def _is_finite(value: object) -> bool:
     return all(map(_is_finite, value)) if isinstance(value, list | tuple) else True
 
 
-def _without(metrics: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _without(metrics: Mapping[str, Any], keys: Container[str]) -> dict[str, Any]:
     return {
-        name: _without(value, key) if isinstance(value, Mapping) else value
+        name: _without(value, keys) if isinstance(value, Mapping) else value
         for name, value in metrics.items()
-        if name != key
+        if name not in keys
     }
 
 

@@ -68,8 +68,8 @@ class Spool:
         return self.path.with_suffix("")
 
     def _with_copy(self, op: Mapping[str, Any]) -> Mapping[str, Any]:
-        """An artifact that has to wait is copied, since its original may not wait with it."""
-        if op["op"] != "artifact" or not Path(op["path"]).exists():
+        """Files that have to wait are copied, since their originals may not wait with them."""
+        if "path" not in op or not Path(op["path"]).exists():
             return op
         source = Path(op["path"])
         copy = self._copies / uuid.uuid4().hex[:8] / source.name

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import os
+import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-# Read by MLflow when it is imported, so they stand before the import. A dead server may cost
-# seconds, not the four minutes of the default.
-for _name, _value in {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-}.items():
-    os.environ.setdefault(_name, _value)
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.store.db import utils as mlflow_db
+from mlflow.tracking import MlflowClient
 
-import logging  # noqa: E402
+from brepfind.files import locked
+from brepfind.log import get_logger
+from brepfind.processes import is_alive
+from brepfind.tracking.registry import register
+from brepfind.tracking.spool import Spool
 
-from mlflow.entities import Metric, Param, Run, RunTag  # noqa: E402
-from mlflow.exceptions import MlflowException  # noqa: E402
-from mlflow.store.db import utils as mlflow_db  # noqa: E402
-from mlflow.tracking import MlflowClient  # noqa: E402
-
-from brepfind.files import locked  # noqa: E402
-from brepfind.log import get_logger  # noqa: E402
-from brepfind.processes import is_alive  # noqa: E402
-from brepfind.tracking.spool import Spool  # noqa: E402
-
-# The migrations of a fresh database tell things that nobody asked.
-for _noisy in ("alembic", "mlflow.store.db.utils"):
+# The migrations of a fresh database, and the writing of a model, tell things that nobody asked.
+for _noisy in ("alembic", "mlflow.store.db.utils", "mlflow.pyfunc"):
     logging.getLogger(_noisy).setLevel(logging.WARNING)
 
 # MLflow tries ten times, 102 s in all, to open a database that cannot be opened, and has no
@@ -41,7 +31,9 @@ mlflow_db.MAX_RETRY_COUNT = 3
 
 TAG = "brepfind."
 _PARENT = "mlflow.parentRunId"
-_NOTE = "mlflow.note.content"
+# MLflow's page opens an experiment of this kind on its training runs, others on pages for chats.
+_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}
+NOTE = "mlflow.note.content"
 _BATCH, _SMALL_BATCH = 1000, 100  # metrics; params or tags
 # The store understood and said no: asking again gives the same answer.
 _REFUSED = {
@@ -50,6 +42,10 @@ _REFUSED = {
     "INVALID_STATE",
     "RESOURCE_DOES_NOT_EXIST",
     "RESOURCE_ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "FEATURE_DISABLED",  # a server without a registry
+    "ENDPOINT_NOT_FOUND",
+    "NOT_IMPLEMENTED",
 }
 
 log = get_logger(__name__)
@@ -101,8 +97,9 @@ class Store:
 
     def apply(self, op: dict[str, Any]) -> None:
         """Do what ``op`` says. What the store refuses for good is said and left out."""
-        # Two stages that look for their pipeline run at once would make two.
-        with locked(self._lock) if op["op"] == "start" else nullcontext():
+        # Two stages that look for their pipeline run at once would make two; two that look for the
+        # champion would both beat the old one.
+        with locked(self._lock) if op["op"] in ("start", "model") else nullcontext():
             self._apply(op)
 
     def _apply(self, op: dict[str, Any]) -> None:
@@ -124,7 +121,7 @@ class Store:
         if name not in self._experiments:
             found = self._client.get_experiment_by_name(name)
             self._experiments[name] = (
-                self._client.create_experiment(name, artifact_location=self._artifacts)
+                self._client.create_experiment(name, self._artifacts, _EXPERIMENT)
                 if found is None
                 else found.experiment_id
             )
@@ -185,7 +182,7 @@ class Store:
                 self._kill(run, "its command ended before publish")
 
     def _kill(self, run: Run, reason: str) -> None:
-        self._client.log_batch(run.info.run_id, tags=_tags({f"{TAG}reason": reason, _NOTE: reason}))
+        self._client.log_batch(run.info.run_id, tags=_tags({f"{TAG}reason": reason, NOTE: reason}))
         self._client.set_terminated(run.info.run_id, "KILLED")
 
     def _pipeline(self, op: dict[str, Any]) -> str:
@@ -205,13 +202,16 @@ class Store:
         attempt = len(same) + 1
         tags = {
             **op["tags"],
+            "mlflow.source.name": "dvc.yaml",
             f"{TAG}kind": "pipeline",
             f"{TAG}fingerprint": op["fingerprint"],
             f"{TAG}attempt": str(attempt),
             f"{TAG}process": op["owner"],
         }
         name = op["tags"].get(f"{TAG}experiment_name") or f"state {op['fingerprint'][:8]}"
-        return self._create(op, tags, f"{name} #{attempt}", op["pipeline_params"])
+        run_id = self._create(op, tags, f"{name} #{attempt}", op["pipeline_params"])
+        self._inputs({"datasets": op.get("datasets", [])}, run_id)
+        return run_id
 
     def _start(self, op: dict[str, Any]) -> None:
         known = self._search(op["experiment"], f"tags.`{TAG}key` = '{op['key']}'")
@@ -221,6 +221,7 @@ class Store:
         pipeline = self._pipeline(op)
         tags = {
             **op["tags"],
+            "mlflow.source.name": f"stages/{op['stage']}.py",
             f"{TAG}kind": "stage",
             f"{TAG}stage": op["stage"],
             f"{TAG}key": op["key"],
@@ -255,6 +256,38 @@ class Store:
         for some in chunks(list(op["tags"].items()), _SMALL_BATCH):
             self._client.log_batch(run_id, tags=_tags(dict(some)))
 
+    def _inputs(self, op: dict[str, Any], run_id: str) -> None:
+        """Data sets, for MLflow's column of that name."""
+        inputs = [
+            DatasetInput(
+                Dataset(
+                    name=one["name"],
+                    digest=one["digest"],
+                    source_type="local",
+                    source=json.dumps({"uri": one["source"]}),
+                    profile=json.dumps(one["profile"]),
+                ),
+                [InputTag("mlflow.data.context", one["context"])],
+            )
+            for one in op["datasets"]
+        ]
+        if inputs:
+            self._client.log_inputs(run_id, inputs)
+
+    def _model(self, op: dict[str, Any], run_id: str) -> None:
+        folder = Path(op["path"])
+        if not folder.is_dir():
+            log.warning("%s is gone and was not registered in MLflow", folder)
+            return
+        version, decision = register(self._client, run_id, folder, op["name"], op["tags"])
+        said = f"Model {op['name']}, version {version.version}: {decision.sentence}."
+        tags = {
+            f"{TAG}model_version": str(version.version),
+            f"{TAG}champion": decision.sentence,
+            NOTE: f"{op['note']}\n\n{said}",
+        }
+        self._client.log_batch(run_id, tags=_tags(tags))
+
     def _artifact(self, op: dict[str, Any], run_id: str) -> None:
         path = Path(op["path"])
         if path.is_dir():
@@ -268,11 +301,11 @@ class Store:
         pipeline = self._runs[op["key"]][1]
         status = op["status"]
         if status != "FINISHED":
-            reason = {f"{TAG}reason": op["reason"], _NOTE: op["reason"]}
-            self._client.log_batch(run_id, tags=_tags(reason))
-            self._client.log_batch(
-                pipeline, tags=_tags({**reason, f"{TAG}stopped_at": op["stage"]})
-            )
+            reason = {f"{TAG}reason": op["reason"], f"{TAG}stopped_at": op["stage"]}
+            where = f"**Stopped at {op['stage']}**: {op['reason']}"
+            note = {NOTE: f"{where}\n\nThe evidence is among the artifacts, in `postmortem`."}
+            for one in (run_id, pipeline):
+                self._client.log_batch(one, tags=_tags(reason | note))
         ends_it = status != "FINISHED" or op["closes"]
         # FAILED stays FAILED, whatever other stages say afterwards.
         if ends_it and self._client.get_run(pipeline).info.status != "FAILED":

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import math
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from brepfind.log import get_logger
 from brepfind.processes import owner_process, this_process
+from brepfind.tracking.machine import Machine
 from brepfind.tracking.spool import Spool
-from brepfind.tracking.store import TAG, Store, chunks, metric_name, one_line, shown_uri
+from brepfind.tracking.store import NOTE, TAG, Store, chunks, metric_name, one_line, shown_uri
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
 _FLUSH_EVERY_S = 2.0
 _RETRY_AFTER_S = 15.0
+_WATCHED = ("extract", "train")  # stages whose load of the machine is worth a curve
 # MLflow's own limits.
 _MAX_PARAM, _MAX_TAG, _BATCH = 6000, 8000, 1000
 
@@ -34,12 +37,14 @@ class State:
         fingerprint: digest of the effective params and of the raw data.
         params: flat, ``train.lr`` to value.
         tags: facts beside the state, such as the git commit.
+        datasets: the raw data, as :meth:`Tracker.inputs` takes it.
         owner: the command that the stages of this run belong to.
     """
 
     fingerprint: str
     params: Mapping[str, Any]
     tags: Mapping[str, str] = field(default_factory=dict)
+    datasets: Sequence[Mapping[str, Any]] = ()
     owner: str = field(default_factory=owner_process)
 
 
@@ -66,6 +71,8 @@ class Tracker:
         state: what the pipeline run around it stands for.
         params: flat params of the stage's own run.
         artifacts: where a store without a server keeps artifacts.
+
+    The load of the machine is recorded for stages that work long on all of it.
     """
 
     def __init__(
@@ -91,6 +98,7 @@ class Tracker:
         self._spooled = 0
         self._last_flush = 0.0
         self._not_before = 0.0
+        self._machine: Machine | None = None
         self._start = self._add(
             "start",
             store=shown_uri(uri),
@@ -101,8 +109,11 @@ class Tracker:
             process=this_process(),
             pipeline_params=_texts(state.params, _MAX_PARAM),
             params=_texts(params, _MAX_PARAM),
-            tags=_texts(state.tags, _MAX_TAG),
+            tags=_texts({**_who(), **state.tags}, _MAX_TAG),
+            datasets=[dict(one) for one in state.datasets],
         )
+        if stage in _WATCHED:
+            self._machine = Machine()
         self.flush(force=True)
 
     # What is told
@@ -141,14 +152,40 @@ class Tracker:
         """Set tags on the stage's run or on the pipeline run."""
         self._add("tags", tags=_texts(tags, _MAX_TAG), pipeline=pipeline)
 
+    def describe(self, note: str) -> None:
+        """Set the description of the pipeline run, in Markdown."""
+        self.tags({NOTE: note}, pipeline=True)
+
     def artifact(self, path: Path, folder: str = "", *, pipeline: bool = False) -> None:
         """Keep a file, or all files of a folder, with the run."""
         self._add("artifact", path=str(path.resolve()), folder=folder, pipeline=pipeline)
+
+    def inputs(self, datasets: Sequence[Mapping[str, Any]], *, pipeline: bool = False) -> None:
+        """Data sets that went in: each ``name, digest, source, context`` and ``profile``, a mapping
+        of plain numbers.
+        """
+        self._add("inputs", datasets=[dict(one) for one in datasets], pipeline=pipeline)
+
+    def model(self, folder: Path, name: str, note: str, tags: Mapping[str, str]) -> None:
+        """Keep the model with the pipeline run, register it, and settle who is the champion.
+
+        Args:
+            folder: what :func:`brepfind.tracking.package.write_model` wrote; kept until delivered.
+            name: of the registered model.
+            note: what the description of the pipeline run begins with.
+            tags: for the registered version.
+        """
+        told = _texts(tags, _MAX_TAG)
+        self._add(
+            "model", path=str(folder.resolve()), name=name, note=note, tags=told, pipeline=True
+        )
 
     def end(self, status: Status, reason: str = "") -> None:
         """End the stage's run. FAILED and KILLED end the pipeline run too, with the reason as a
         tag; only ``publish`` ends it well.
         """
+        if self._machine is not None:
+            self._machine.stop()
         self._add(
             "end",
             status=status,
@@ -188,6 +225,7 @@ class Tracker:
 
     def _take_points(self) -> None:
         points, self._points = self._points, []
+        points += self._machine.taken() if self._machine is not None else ()
         for some in chunks(points, _BATCH):
             self._add("points", points=some, pipeline=False)
 
@@ -221,6 +259,15 @@ class Tracker:
             self._spooled = len(self._pending)
         except OSError as error:
             log.warning("%s: cannot be written (%s)", self._spool.path, error.strerror)
+
+
+def _who() -> dict[str, str]:
+    """What MLflow's page calls user and source."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a number that no user list knows, as in containers
+        user = ""
+    return {"mlflow.user": user or "unknown", "mlflow.source.type": "LOCAL"}
 
 
 def _texts(values: Mapping[str, Any], limit: int) -> dict[str, str]:
