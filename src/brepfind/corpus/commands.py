@@ -134,6 +134,25 @@ def folder(
     _write(importer.gather(steps, captions, columns), importer.DATA_SET, out)
 
 
+@app.command()
+def bins(
+    graphs: Annotated[Path, typer.Argument(help="The folder of .bin graph files, at any depth.")],
+    captions: Table,
+    out: Out,
+    id_column: IdColumn = "model_id",
+    caption_column: CaptionColumn = "caption",
+    split_column: SplitColumn = "split",
+) -> None:
+    """Graph files of BRepFormer, UV-Net or BrepMFR with a caption table; no STEP files needed.
+
+    The extract stage takes the graphs as they are; extract.grid must be theirs.
+    """
+    from brepfind.corpus.importers import bins as importer
+
+    columns = _columns(id_column, caption_column, split_column)
+    _write(importer.gather(graphs, captions, columns), importer.DATA_SET, out)
+
+
 def _columns(model_id: str, caption: str, split: str) -> Columns:
     from brepfind.corpus.importers.words import Columns
 

@@ -9,6 +9,8 @@ SHA-256 is compared where the caller has one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,12 +98,25 @@ def read_bin(
     Raises:
         InputError: if the file cannot be read, is cut or damaged, or is of no known layout.
     """
+    with _loaded(path, sha256_hex) as fields:
+        return _from_dgl(fields, recompute, angle_rule)
+
+
+def read_part(path: Path) -> PartArrays:
+    """The part of a graph file alone; errors as for :func:`read_bin`."""
+    with _loaded(path) as fields:
+        return part_of(fields, layout_of(fields))[0]
+
+
+@contextmanager
+def _loaded(path: Path, sha256_hex: str | None = None) -> Iterator[Fields]:
+    """The file's fields; what DGL says while they are read is told of the file."""
     check_frame(path)
     if sha256_hex is not None and sha256(path) != sha256_hex.lower():
         raise InputError(f"{path}: its SHA-256 is not {sha256_hex}; the file is damaged or another")
     try:
         (graph,), saved = dgl.load_graphs(str(path.absolute()))
-        return _from_dgl(Fields(graph, saved, path), recompute, angle_rule)
+        yield Fields(graph, saved, path)
     except (dgl.DGLError, RuntimeError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: DGL cannot read it ({reason})") from None

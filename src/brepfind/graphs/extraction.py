@@ -1,4 +1,4 @@
-"""Many STEP files into a graph store: what the extract stage and ``brepfind extract`` both do."""
+"""Many files into a graph store: what the extract stage and ``brepfind extract`` both do."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from brepfind.cad.extract import ExtractConfig
 from brepfind.cad.pool import extract_many
 from brepfind.errors import InputError, Interrupted, RejectedPart
 from brepfind.files import sha256
+from brepfind.graphs.bin_parts import SUFFIX, extract_bin
 from brepfind.graphs.extraction_cache import ExtractionCache, Result
 from brepfind.graphs.schema import check_arrays
 from brepfind.graphs.store import GraphStoreWriter
@@ -72,7 +73,7 @@ def extract_store(
     workers: int,
     cache: ExtractionCache | None = None,
 ) -> Tally:
-    """Extract STEP files into a graph store.
+    """Extract STEP files into a graph store; ``.bin`` graph files are taken into it as they are.
 
     The store's bytes depend on the files and the settings only: not on the order of ``files``, on
     the number of workers, or on what the cache knew.
@@ -101,6 +102,9 @@ def extract_store(
             taker.tally.cached += 1
             taker.take(source, known)
             bar.advance()
+        for source in [one for one in waiting.values() if one.file.suffix.lower() == SUFFIX]:
+            taker.fresh(waiting.pop(source.model_id), _from_bin(source.file, config))
+            bar.advance()
         asked = [(source.model_id, source.file) for source in waiting.values()]
         try:
             with closing(extract_many(asked, config, workers)) as outcomes:
@@ -124,6 +128,13 @@ def extract_store(
         tally.damaged = cache.damaged
         cache.trim()
     return tally
+
+
+def _from_bin(file: Path, config: ExtractConfig) -> Result:
+    try:
+        return [extract_bin(file, config)], None
+    except RejectedPart as error:
+        return [], error
 
 
 def _look(model_id: str, path: str, file: Path) -> _Source:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from brepfind.corpus.importers import abc, folder, fusion360, text2cad
+from brepfind.corpus.importers import abc, bins, folder, fusion360, text2cad
 from brepfind.corpus.importers.gathered import Gathered
 from brepfind.corpus.importers.words import Columns
 from brepfind.errors import InputError
@@ -234,3 +234,17 @@ def test_a_folder_without_parts_is_refused(tmp_path: Path) -> None:
         folder.gather(tmp_path / "none", None, Columns())
     with pytest.raises(InputError, match=r"holds no file that ends in \.step or \.stp"):
         folder.gather(tmp_path, None, Columns())
+
+
+# Graph files --------------------------------------------------------------------------------------
+
+
+def test_graph_files_are_named_by_path_or_name(tmp_path: Path) -> None:
+    source = Path(__file__).resolve().parents[2] / "fixtures/models/small_graph_0.bin"
+    (tmp_path / "data/x").mkdir(parents=True)
+    (tmp_path / "data/x/a.bin").write_bytes(source.read_bytes())
+    (tmp_path / "data/b.BIN").write_bytes(source.read_bytes())
+    table = write(tmp_path / "t.csv", "model_id,caption\nx/a.bin,a gear\nb,a shaft\nc,gone\n")
+    found = bins.gather(tmp_path / "data", table, Columns())
+    assert texts(found) == {"x/a.bin": ["a gear"], "b.BIN": ["a shaft"]}
+    assert [reason for reason, _ in found.left_out] == ["row_without_part"]
