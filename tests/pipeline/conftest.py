@@ -29,7 +29,7 @@ NAN_STEP = 2
 
 
 # The project's life in order, so that each test waits only for its own step of it.
-ORDER = ("test_halts", "test_green", "test_experiments", "test_stages")
+ORDER = ("test_halts", "test_green", "test_run_page", "test_experiments", "test_stages")
 
 # What comes after a stage: neither made nor touched when it stops.
 LATER = {
@@ -65,6 +65,7 @@ def stop(project: Project, at: str, **environment: str) -> Stop:
         stages=stages,
         evidence=project.evidence(ended),
         report=(project.root / f"reports/{at}-failure.md").read_text(encoding="utf-8"),
+        page=(project.root / "reports/index.html").read_text(encoding="utf-8"),
         artifacts=project.artifacts(stages[at], "postmortem"),
         before=before,
         after=project.digests(*LATER[at]),

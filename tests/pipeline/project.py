@@ -80,6 +80,7 @@ class Stop:
     stages: dict[str, Run]
     evidence: Path
     report: str
+    page: str
     artifacts: set[str]
     before: dict[str, str]
     after: dict[str, str]
@@ -235,3 +236,9 @@ class Project:
             warnings.simplefilter("ignore")
             listed = self.client().list_artifacts(run.info.run_id, folder)
             return {Path(one.path).name for one in listed}
+
+    def artifact(self, run: Run, path: str) -> str:
+        """The text of one artifact."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return Path(self.client().download_artifacts(run.info.run_id, path)).read_text("utf-8")

@@ -14,7 +14,7 @@ from brepfind.errors import InputError
 from brepfind.files import read_json, sha256
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStore
-from brepfind.pipeline import paths
+from brepfind.pipeline import page, paths
 from brepfind.pipeline.config import PublishConfig
 from brepfind.pipeline.context import StageContext
 from brepfind.pipeline.publish_model import log_diagnosis, log_no_model, publish_model
@@ -53,7 +53,8 @@ def publish(context: StageContext) -> Mapping[str, Any]:
     )
     for stage in _HEADLINES:
         context.tracker.numbers(_headline(stage, metrics[stage]), prefix(stage), pipeline=True)
-    for file in (report, context.path(paths.FIGURES), context.path(paths.PARAMS)):
+    shown = page.passed(context)
+    for file in (report, shown, context.path(paths.FIGURES), context.path(paths.PARAMS)):
         context.tracker.artifact(
             file, "report/figures" if file.is_dir() else "report", pipeline=True
         )

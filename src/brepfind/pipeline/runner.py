@@ -28,7 +28,7 @@ from brepfind.errors import CheckFailed, Interrupted, UserError
 from brepfind.files import write_json, write_text
 from brepfind.log import console, get_logger, setup_logging
 from brepfind.params import check_section, read_params
-from brepfind.pipeline import paths
+from brepfind.pipeline import page, paths
 from brepfind.pipeline.config import RuntimeConfig
 from brepfind.pipeline.context import StageContext, StageFunction
 from brepfind.pipeline.datasets import raw_data, split_data
@@ -94,6 +94,7 @@ class _Attempt:
         # DVC has done so already; a stage run by hand must not leave an older verdict behind.
         for old in (paths.metrics_file(self.name), paths.cost_file(self.name)):
             (self.project / old).unlink(missing_ok=True)
+        page.began(self.project, self.name)
         params = read_params(self.project / paths.PARAMS)
         self.tracker = self._track(params)
         _require_own_source(self.project)
@@ -191,7 +192,8 @@ class _Attempt:
                 tracker.tags({f"brepfind.not_sent.{name}": f"{size} bytes, kept in {file}"})
             else:
                 tracker.artifact(file, folder.as_posix())
-        tracker.artifact(self.evidence / "report.md", "postmortem", pipeline=True)
+        for name in ("report.md", paths.PAGE.name):
+            tracker.artifact(self.evidence / name, "postmortem", pipeline=True)
 
     def _keep_evidence(self, failure: Failure, where: Path) -> None:
         self.evidence.mkdir(parents=True, exist_ok=True)
@@ -211,6 +213,8 @@ class _Attempt:
         text = report(failure, facts)
         write_text(self.evidence / "report.md", text)
         write_text(where, text)
+        shown = page.stopped(self.project, self.fingerprint, failure, self.evidence)
+        shutil.copy2(shown, self.evidence)
 
 
 def _is_finite(value: object) -> bool:

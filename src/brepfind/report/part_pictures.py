@@ -81,6 +81,8 @@ def part_pictures(
             missing.append((key, step))
         elif reason:
             failed[key] = reason
+    # A worker that starts costs as much as twenty pictures.
+    workers = min(workers, 1 + len(missing) // 20)
     for outcome in work_on(missing, draw_file, _limits(timeout_s, memory_gb), workers):
         if outcome.reject is None:
             write_bytes(paths[outcome.key], outcome.parts[0])
