@@ -197,10 +197,11 @@ def _print(
             f"-> {_line(row['changed'])}",
             markup=False,
             highlight=False,
+            soft_wrap=True,
         )
     for language, found in names.items():
         said = f"  names of families in {language:12s} {found['n']:4g} names     {_line(found)}"
-        console.print(said, markup=False, highlight=False)
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 def _line(row: Mapping[str, float] | None) -> str:
