@@ -96,7 +96,7 @@ KICAD_SUMS := \
   e4ee3179c3935885a262e41543a675208ad5b3077d348728cac46f534d01109a  kicad-packages3d_6.0.10-1_all.deb\n\
   06c022eae7d40181238f86dc4d2d4d257364880ab89b9e41f553b690e5c502c1  kicad-footprints_6.0.11-1_all.deb\n
 
-.PHONY: data-kicad
+.PHONY: data-kicad bench-kicad
 data-kicad: setup $(KICAD) ## KiCad's real parts with real words into data/kicad: fetched from Debian (402 MB), imported
 	brepfind corpus kicad $(KICAD) --out data/kicad/corpus
 
@@ -111,6 +111,12 @@ data/kicad/share:
 	  dpkg-deb --fsys-tarfile $$deb | tar -x -C data/kicad/unpacked --exclude='*.wrl'; done
 	mv data/kicad/unpacked/usr/share/doc/kicad-packages3d/copyright data/kicad/
 	mv data/kicad/unpacked/usr/share/kicad $@ && rm -r data/kicad/unpacked
+
+data/kicad/corpus/corpus.json:
+	$(MAKE) data-kicad
+
+bench-kicad: setup data/kicad/corpus/corpus.json ## R@K on 2,000 real parts, beside UV-Net, ridge, file names and chance (hours; goes on if stopped)
+	PYTHONPATH=src python -m benchmarks.kicad
 
 clean: ## remove what runs and tests made; keeps .venv, raw data and the shipped checkpoint
 	rm -rf data/corpus data/graphs data/split data/weights data/model data/embeddings data/index reports metrics build/screenshots .brepfind

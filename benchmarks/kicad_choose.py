@@ -8,8 +8,8 @@ Of the parts that have words and at most 150 faces, the 2,000 whose ids have the
 A family is a library with those words of a name that hold no number: ``C_Rect_L7.0mm_P5.0mm`` and
 ``C_Rect_L4.0mm_P2.5mm`` are of one. A family stands on one side as a whole, as do twins, so that
 what is nearest to a test part is in the gallery beside it and not in train. The shares hold within
-each library as far as whole families allow; the seed is the first whose shares come out within three
-points and whose validation and test have no family of more than an eighth of their parts.
+each library as far as whole families allow; the seed is the first whose shares come out within
+three points and whose validation and test have no family of more than an eighth of their parts.
 """
 
 from __future__ import annotations
