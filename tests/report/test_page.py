@@ -83,6 +83,7 @@ def test_warnings_are_in_the_verdict(run: Run) -> None:
     tree = parse(page(replace(run, pictures=None, metrics={**run.metrics, "health": health})))
     verdict = tree.find(".//div[@class='verdict warned']")
     assert verdict is not None and said(verdict).startswith("Every gate passed, with 2 warnings")
+    assert "2 warnings of health: see the vital signs below." in said(verdict)
 
 
 def test_recalls_are_those_of_the_metrics(run: Run, tree: Element) -> None:

@@ -357,8 +357,9 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
     )
 
 
-def _ticks(low: float, high: float, count: int) -> list[float]:
-    found = MaxNLocator(nbins=count, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+def _ticks(low: float, high: float, count: int, *, whole: bool = False) -> list[float]:
+    locator = MaxNLocator(nbins=count, steps=[1, 2, 2.5, 5, 10], integer=whole, min_n_ticks=1)
+    found = locator.tick_values(low, high)
     edge = (high - low) * 1e-6
     return [float(value) for value in found if low - edge <= value <= high + edge]
 

@@ -86,7 +86,10 @@ def _verdict(run: Run) -> dict[str, Any]:
             "said": f"It {how} at {run.stop.stage}",
             "lines": [run.stop.reason],
         }
-    warnings = sum(int(run.metrics[stage].get("warnings", 0)) for stage in ("health", "evaluate"))
+    health, evaluate = (
+        int(run.metrics[stage].get("warnings", 0)) for stage in ("health", "evaluate")
+    )
+    warnings = health + evaluate
     to_cad = run.metrics["evaluate"]["text_to_cad"]
     chance = run.metrics["evaluate"]["baselines"]["chance"]["text_to_cad"]
     line = (
@@ -97,7 +100,12 @@ def _verdict(run: Run) -> dict[str, Any]:
     said = "Every gate passed"
     if warnings:
         said += f", with {words.many(warnings, 'warning')}"
-    return {"kind": "warned" if warnings else "passed", "said": said, "lines": [line]}
+    lines = [line]
+    if health:
+        lines.append(f"{words.many(health, 'warning')} of health: see the vital signs below.")
+    if evaluate:
+        lines.append(f"{words.many(evaluate, 'warning')} of evaluate: see what it printed.")
+    return {"kind": "warned" if warnings else "passed", "said": said, "lines": lines}
 
 
 def _steps(run: Run) -> list[dict[str, str]]:
