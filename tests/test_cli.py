@@ -3,20 +3,26 @@
 import json
 import math
 import os
+import pty
+import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from brepfind.cli import app
 from brepfind.log import printable
 
 FIXTURES = Path(__file__).parent / "fixtures"
 ZOO = FIXTURES / "cad" / "zoo"
 AUTHORS = FIXTURES / "models" / "brepformer_small.ckpt"
+COMMANDS = ["search", "app", "index", "doctor", "sanitize", "encode", "inspect", "extract", "embed",
+            "vitals", "evaluate", "rollback", "replay", "corpus"]  # fmt: skip
 
 
 def brepfind(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -129,6 +135,13 @@ def test_extract_keeps_every_file_in_the_account(tmp_path: Path) -> None:
         (["extract", ".", "-o", "out", "--multi-solid", "some"], "extract.multi_solid is 'some'"),
         (["doctor", "x.pt", "--like", "alexnet"], "is neither a known architecture (brepformer)"),
         (["search", "a bolt"], "data/model/best.safetensors"),
+        (["search"], "say what the part looks like, or name one with --like"),
+        (["search", "a bolt", "--like", "x.step"], "one of the two"),
+        (["search", "a bolt", "--min-size", "9", "--max-size", "3"], "no part is between them"),
+        (["app"], "data/model/best.safetensors: there is no model yet; run `make repro` first"),
+        (["index", "show"], "data/index: holds no index; `dvc repro` makes data/index"),
+        (["index", "add", "."], "data/model/best.safetensors"),
+        (["index", "delete", "x"], "data/index: holds no index"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(
@@ -168,3 +181,122 @@ def test_vitals_judges_anyones_embeddings(
 )
 def test_printable(text: str, length: int | None, shown: str) -> None:
     assert printable(text, length) == shown
+
+
+def in_terminal(*arguments: str | Path, **environment: str) -> tuple[int, str]:
+    """The command in a terminal of its own; returns its exit code and all that it wrote."""
+    here, there = pty.openpty()
+    environ = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "brepfind.cli", *map(str, arguments)],
+        stdin=there,
+        stdout=there,
+        stderr=there,
+        env={**environ, "TERM": "xterm-256color", "COLUMNS": "120", **environment},
+    )
+    os.close(there)
+    wrote = b""
+    with suppress(OSError):  # the terminal's end
+        while chunk := os.read(here, 65536):
+            wrote += chunk
+    os.close(here)
+    return process.wait(timeout=60), wrote.decode()
+
+
+_NO_DETECTION = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"  # bash is named instead
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["inspect", ZOO / "lfs_pointer.step"]])
+def test_no_color_is_respected(arguments: list[str | Path]) -> None:
+    _, coloured = in_terminal(*arguments)
+    assert COLOUR.search(coloured)
+    _, plain = in_terminal(*arguments, NO_COLOR="1")
+    assert not COLOUR.search(plain)
+    assert len(plain) > 50
+
+
+def test_progress_is_shown_in_a_terminal_and_quiet_when_piped(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    shutil.copy(ZOO / "ok_box.step", parts)
+    code, wrote = in_terminal("extract", parts, "-o", tmp_path / "a", "--no-cache")
+    assert code == 0
+    assert "extracting" in wrote
+    done = brepfind("extract", parts, "-o", tmp_path / "b", "--no-cache")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+
+
+def test_help_has_a_line_for_each_command_in_groups_and_an_example() -> None:
+    lines = brepfind("--help").stdout.splitlines()
+    groups = ("Search", "Checkpoints", "STEP files", "Embeddings", "Training", "Corpora")
+    heads = [line for line in lines if line.startswith("╭─ ")][1:]
+    assert len(heads) == len(groups)
+    assert all(f" {group} " in head for group, head in zip(groups, heads, strict=True))
+    rows = [line for line in lines if line.startswith("│ ")]
+    for command in COMMANDS:
+        assert sum(row.startswith(f"│ {command} ") for row in rows) == 1, command
+    assert len([row for row in rows if not row.startswith(("│ --", "│   "))]) == len(COMMANDS)
+    assert any('brepfind search "' in line for line in lines)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "index add", "index delete", "index show"])
+def test_every_command_has_a_page_of_help(command: str) -> None:
+    from typer.testing import CliRunner
+
+    done = CliRunner().invoke(app, [*command.split(), "--help"])
+    assert done.exit_code == 0
+    assert f"{command} " in done.output
+    assert "--help" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("brepfind se", {"search"}), ("brepfind index ", {"add", "delete", "show"})],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands(shell: str, words: str, offered: set[str]) -> None:
+    """As the script of --install-completion asks."""
+    asked = {
+        "bash": {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))},
+        "zsh": {"_TYPER_COMPLETE_ARGS": words},
+        "fish": {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    done = subprocess.run(
+        [Path(sys.executable).parent / "brepfind"],
+        env={**os.environ, "_BREPFIND_COMPLETE": f"complete_{shell}", **asked},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert offered == set(re.findall(r"\b(search|add|delete|show|embed)\b", done.stdout))
+
+
+def test_completion_is_installed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "brepfind", "--install-completion", "bash"],
+        env={**os.environ, "HOME": str(tmp_path), _NO_DETECTION: "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "brepfind" in (tmp_path / ".bashrc").read_text()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_traceback_may_stand_anywhere(place: int) -> None:
+    arguments: list[str | Path] = ["inspect", ZOO / "lfs_pointer.step"]
+    arguments.insert(place, "--traceback")
+    done = brepfind(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("brepfind: ")
+
+
+def test_what_the_system_refuses_is_one_line() -> None:
+    done = brepfind("extract", ZOO / "ok_box.step", "-o", "/proc/nowhere", "--no-cache")
+    assert done.returncode == 2
+    assert done.stderr == "brepfind: /proc/nowhere: No such file or directory\n"

@@ -25,16 +25,35 @@ app = typer.Typer(
     name="brepfind",
     help="Find 3D CAD parts from a sentence, and look after the files that this takes. "
     "The pipeline itself runs through DVC: see `make help`.",
+    epilog="For example, after `make repro`: "
+    '[bold]brepfind search "hex bolt, M8, 40 mm long" --max-size 60[/bold], '
+    "or [bold]brepfind app[/bold] for the same in the browser. "
+    "[bold]brepfind COMMAND --help[/bold] tells more.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command(rich_help_panel="Search")(searching.search)
-app.command(rich_help_panel="Search")(searching.app)
-app.add_typer(searching.index_app, name="index", rich_help_panel="Search")
-app.add_typer(corpus_app, name="corpus", rich_help_panel="Corpora")
+# The help page lists panels in the order of their first command.
+app.command(rich_help_panel="Search", short_help="Parts that fit a sentence or a shape.")(
+    searching.search
+)
+app.command(rich_help_panel="Search", short_help="Search in the browser, with 3D views.")(
+    searching.app
+)
+app.add_typer(
+    searching.index_app,
+    name="index",
+    rich_help_panel="Search",
+    short_help="Add parts without training, delete them, show them.",
+)
+app.add_typer(
+    corpus_app,
+    name="corpus",
+    rich_help_panel="Corpora",
+    short_help="Public data sets as manifests for the pipeline.",
+)
 
 _LENGTH = 70  # characters of a name from a file that a table shows
 
@@ -42,9 +61,9 @@ _LENGTH = 70  # characters of a name from a file that a table shows
 def main() -> None:
     """The entry point: errors of the tree end in one line and the tree's exit code."""
     setup_logging()
-    wants_traceback = "--traceback" in sys.argv
+    arguments, wants_traceback = _without_traceback(sys.argv[1:])
     try:
-        app()
+        app(arguments)
     except SystemExit as end:
         if end.code == Interrupted.exit_code:  # what typer makes of Ctrl-C, without a word
             _say("stopped by Ctrl-C")
@@ -54,6 +73,18 @@ def main() -> None:
             traceback.print_exc()
         _say(str(error))
         sys.exit(error.exit_code)
+    except OSError as error:  # a full disk, a folder that may not be written
+        if wants_traceback or error.strerror is None:
+            traceback.print_exc()
+        _say(f"{error.filename or 'the system says'}: {error.strerror or error}")
+        sys.exit(BrepfindError.exit_code)
+
+
+def _without_traceback(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without ``--traceback``, which may stand anywhere, and whether it was there."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = [word for word in arguments[:end] if word != "--traceback"]
+    return options + arguments[end:], len(options) < end
 
 
 def _say(text: str) -> None:
@@ -92,7 +123,10 @@ Prefix = Annotated[
 ]
 
 
-@app.command(rich_help_panel="Checkpoints")
+@app.command(
+    rich_help_panel="Checkpoints",
+    short_help="Is a checkpoint sound? NaN, Inf, complex, missing tensors.",
+)
 def doctor(
     checkpoint: Annotated[list[Path], typer.Argument(help="Any checkpoint: torch or safetensors.")],
     like: Like = None,
@@ -119,7 +153,7 @@ def doctor(
     raise typer.Exit(code)
 
 
-@app.command(rich_help_panel="Checkpoints")
+@app.command(rich_help_panel="Checkpoints", short_help="Clean weights from any checkpoint.")
 def sanitize(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The checkpoint.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The safetensors to write.")],
@@ -164,7 +198,9 @@ def _architecture(name: str | None) -> Any:
     return like(name, {"brepformer": brepformer})
 
 
-@app.command(rich_help_panel="Checkpoints")
+@app.command(
+    rich_help_panel="Checkpoints", short_help="The encoder alone: embeddings of graph files."
+)
 def encode(
     weights: Annotated[Path, typer.Argument(help="BRepFormer weights in any layout.")],
     graphs: Annotated[list[Path], typer.Argument(metavar="GRAPH", help="Graph files (.bin).")],
@@ -199,7 +235,7 @@ def encode(
 # STEP files --------------------------------------------------------------------------------------
 
 
-@app.command(rich_help_panel="STEP files")
+@app.command(rich_help_panel="STEP files", short_help="What is in a STEP file.")
 def inspect(
     file: Annotated[Path, typer.Argument(help="A STEP file.")],
     faces: Annotated[bool, typer.Option("--faces", help="List every face.")] = False,
@@ -270,7 +306,7 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else _cell(str(value))
 
 
-@app.command(rich_help_panel="STEP files")
+@app.command(rich_help_panel="STEP files", short_help="STEP files to a graph store, without DVC.")
 def extract(
     paths: Annotated[list[Path], typer.Argument(help="STEP files and folders of them.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the graph store.")],
@@ -331,7 +367,9 @@ def extract(
 # Embeddings --------------------------------------------------------------------------------------
 
 
-@app.command(rich_help_panel="Embeddings")
+@app.command(
+    rich_help_panel="Embeddings", short_help="Embeddings of parts and captions, with their ids."
+)
 def embed(
     source: Annotated[
         list[Path], typer.Argument(help="A graph store; or STEP files and folders of them.")
@@ -367,7 +405,7 @@ def embed(
     typer.echo(f"{len(found.parts)} parts and {len(found.captions)} captions in {out}")
 
 
-@app.command(rich_help_panel="Embeddings")
+@app.command(rich_help_panel="Embeddings", short_help="Have embeddings collapsed? Anyone's.")
 def vitals(
     file: Annotated[Path, typer.Argument(help="Embeddings: .npy, .parquet or .safetensors.")],
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
@@ -381,7 +419,9 @@ def vitals(
     _end(vitals_of(file), as_json)
 
 
-@app.command(rich_help_panel="Embeddings")
+@app.command(
+    rich_help_panel="Embeddings", short_help="R@K of a pair of towers; anyone's embeddings."
+)
 def evaluate(
     embeddings: Annotated[Path, typer.Argument(help="A pair of towers: a folder or a file.")],
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
@@ -403,7 +443,9 @@ def _end(outcome: Any, as_json: bool) -> None:
 # Training ----------------------------------------------------------------------------------------
 
 
-@app.command(rich_help_panel="Training")
+@app.command(
+    rich_help_panel="Training", short_help="Make the last sound checkpoint the current one."
+)
 def rollback(
     project: Annotated[Path, typer.Argument(help="The project's root.")] = Path(),
 ) -> None:
@@ -418,7 +460,7 @@ def rollback(
     raise typer.Exit(outcome.code)
 
 
-@app.command(rich_help_panel="Training")
+@app.command(rich_help_panel="Training", short_help="Show again where training met its first NaN.")
 def replay(
     postmortem: Annotated[Path, typer.Argument(help="The folder a stopped training left.")],
     rank: Annotated[int | None, typer.Option(min=0, help="Of which rank.")] = None,

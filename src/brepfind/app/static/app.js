@@ -233,7 +233,7 @@ function view(row) {
   const set = {
     src: address, alt: `3D view of ${row.name}`, "camera-controls": "", "touch-action": "pan-y",
     "interaction-prompt": "none", "shadow-intensity": "0.4", exposure: "1.1",
-    "camera-orbit": "35deg 65deg auto", loading: "eager", tabindex: "0",
+    "camera-orbit": "35deg 65deg auto", loading: "eager",
   };
   for (const [name, value] of Object.entries(set)) viewer.setAttribute(name, value);
   note.textContent = "Making the 3D view…";
