@@ -257,9 +257,10 @@ def test_to_run_it_again(run: Run, tree: Element) -> None:
 
 def test_a_run_that_stopped_shows_why_and_nothing_of_later_stages(run: Run) -> None:
     done = {name: run.metrics[name] for name in ("prepare", "extract", "split", "sanitize")}
-    finding = Finding(name="train.loss", value=float("nan"), limit="finite", verdict="failed")
+    bad = Finding(name="train.loss", value=float("nan"), limit="finite", verdict="failed")
+    fine = Finding(name="train.fine", value=1, limit=">= 0", verdict="ok")
     stop = Stop(
-        stage="train", reason="the loss is <nan>", findings=(finding,), evidence=".brepfind/x"
+        stage="train", reason="the loss is <nan>", findings=(fine, bad), evidence=".brepfind/x"
     )
     text = page(replace(run, stop=stop, metrics=done, embeddings=None, health=None, pictures=None))
     tree = parse(text)
@@ -268,7 +269,9 @@ def test_a_run_that_stopped_shows_why_and_nothing_of_later_stages(run: Run) -> N
     assert verdict is not None and said(verdict) == "It stopped at train the loss is <nan>"
     title = tree.find(".//title")
     assert title is not None and said(title).startswith("It stopped at train")
-    assert rows(section(tree, "stopped"))["failed"][0] == "train.loss"
+    first, second = section(tree, "stopped").iter("table")
+    assert rows(first)["failed"][:2] == ["train.loss", "nan"] and "ok" not in rows(first)
+    assert rows(second)["ok"][0] == "train.fine"
     steps = {said(one): one.get("class") for one in tree.find(".//ol[@class='steps']") or ()}
     assert steps["train stopped"] == "bad" and steps["health not run"] == "not"
     assert "Not here: evaluate has not passed in this run." in said(section(tree, "retrieval"))

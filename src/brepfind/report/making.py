@@ -20,9 +20,11 @@ _MOST_REJECTS = 100
 def stopped(run: Run) -> Content:
     """Where and why it stopped."""
     assert run.stop is not None
+    rows = findings_rows([finding.as_json() for finding in run.stop.findings])
     return {
         "evidence": run.stop.evidence,
-        "findings": findings_rows([finding.as_json() for finding in run.stop.findings]),
+        "findings": [row for row in rows if row["verdict"] != "ok"],
+        "fine": [row for row in rows if row["verdict"] == "ok"],
     }
 
 
