@@ -69,6 +69,26 @@ def test_the_signature_of_samples_is_near_that_of_the_geometry(box: PartArrays) 
     assert (sampled[2:5] > exact[2:5] * (63 / 81) ** 0.5).all()
 
 
+def test_the_handedness_of_neighbours_counts_each_edge_once() -> None:
+    part = read_part(GRAPHS[0])
+    scale = max(np.subtract(part.facts.box_max, part.facts.box_min)) / 2
+    centres, normals = [], []
+    for grid in part.face_grid.astype(float):
+        inside = grid[grid[..., 6] > 0.5]
+        assert len(inside)
+        centres.append(inside[:, :3].mean(axis=0) * scale)
+        normals.append(inside[:, 3:6].mean(axis=0))
+    twist = sum(
+        length * scale * np.dot(centres[s] - centres[d], np.cross(normals[s], normals[d]))
+        for s, d, length in zip(part.edge_src, part.edge_dst, part.edge_length, strict=True)
+    )
+    size = np.sqrt(part.face_area.sum(dtype=float)) * scale
+    sampled = sampled_signature(part)
+    # Both directions stand in the graph and have the same term.
+    assert abs(sampled[7]) > 1e-5 * size
+    assert sampled[7] == pytest.approx(0.25 * twist / 2 / size, rel=1e-4)
+
+
 def test_the_signature_knows_a_resized_part(box: PartArrays) -> None:
     double = replace(
         box.facts,
