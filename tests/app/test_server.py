@@ -28,7 +28,7 @@ def test_a_sentence_finds_parts(server: Server) -> None:
     assert {row["model_id"] for row in every} == set(PARTS)
     (box,) = (row for row in every if row["model_id"] == "box.step")
     assert sorted(box["size_mm"]) == pytest.approx([10, 20, 30])
-    assert (box["faces"], box["edges"], box["there"]) == (6, 24, True)
+    assert (box["faces"], box["edges"], box["there"]) == (6, 12, True)
     assert box["volume_mm3"] == pytest.approx(6000)
 
 

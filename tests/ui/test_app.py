@@ -119,9 +119,11 @@ def test_a_search_shows_pictures_and_a_part_that_turns(
     screenshot(page, "app-search")
 
 
-def test_the_view_is_not_blank(page: Any, server: Server) -> None:
-    """A part, its edges and the paper: many colours, not one."""
-    page.goto(f"{server.address}/?q=ball")
+def test_the_view_is_not_blank(page: Any) -> None:
+    """A part in light and shade, and its edges: several colours, not one."""
+    search(page, "ball")
+    card(page, "ball.step").click()
+    says(page, "ball.step", "#part-name")
     says(page, LOADED, "#view-note")
     page.wait_for_timeout(500)
     colours = page.evaluate("""async () => {
