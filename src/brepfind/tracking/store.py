@@ -31,8 +31,6 @@ mlflow_db.MAX_RETRY_COUNT = 3
 
 TAG = "brepfind."
 _PARENT = "mlflow.parentRunId"
-# MLflow's page opens an experiment of this kind on its training runs, others on pages for chats.
-_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}
 NOTE = "mlflow.note.content"
 _BATCH, _SMALL_BATCH = 1000, 100  # metrics; params or tags
 # The store understood and said no: asking again gives the same answer.
@@ -121,7 +119,7 @@ class Store:
         if name not in self._experiments:
             found = self._client.get_experiment_by_name(name)
             self._experiments[name] = (
-                self._client.create_experiment(name, self._artifacts, _EXPERIMENT)
+                self._client.create_experiment(name, self._artifacts)
                 if found is None
                 else found.experiment_id
             )
