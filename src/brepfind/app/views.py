@@ -22,6 +22,8 @@ log = get_logger(__name__)
 _BATCH = 24  # pictures asked for at once; a page's worth
 _GATHER_S = 0.05
 _CLOSED = InputError("the server is stopping")
+_CLOSE_S = 10.0
+_Wanted = tuple[str, Path, Future[Path]]
 _MESHES = 2  # 3D views made at a time
 
 
@@ -39,12 +41,13 @@ class Views:
         self._folder = folder
         self._workers = workers
         self._limits = limits
-        self._wanted: queue.SimpleQueue[tuple[str, Path, Future[Path]]] = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._waiting: set[Future[Path]] = set()
         self._closing = threading.Lock()
         self._closed = False
         self._meshing = threading.BoundedSemaphore(_MESHES)
-        threading.Thread(target=self._draw, name="brepfind-pictures", daemon=True).start()
+        self._drawing = threading.Thread(target=self._draw, name="brepfind-pictures", daemon=True)
+        self._drawing.start()
 
     def picture(self, key: str, step: Path) -> Path:
         """A PNG of the part; it says so itself where the part cannot be drawn.
@@ -69,6 +72,9 @@ class Views:
             self._closed = True
             for asked in list(self._waiting):
                 _end(asked, _CLOSED)
+        self._wanted.put(None)
+        # A worker that is being started when its parent goes would complain of it at length.
+        self._drawing.join(_CLOSE_S)
 
     def model(self, key: str, step: Path) -> Path:
         """A GLB of the part.
@@ -89,8 +95,7 @@ class Views:
         return path
 
     def _draw(self) -> None:
-        while True:
-            batch = self._batch()
+        while batch := self._batch():
             items = {key: step for key, step, _ in batch}
             try:
                 found = part_pictures(
@@ -108,13 +113,17 @@ class Views:
             for key, _, asked in batch:
                 _end(asked, found.paths[key])
 
-    def _batch(self) -> list[tuple[str, Path, Future[Path]]]:
-        batch = [self._wanted.get()]
+    def _batch(self) -> list[_Wanted]:
+        """What was asked for of late; empty once the desk is closed."""
+        batch: list[_Wanted] = []
         while len(batch) < _BATCH:
             try:
-                batch.append(self._wanted.get(timeout=_GATHER_S))
+                wanted = self._wanted.get(timeout=_GATHER_S if batch else None)
             except queue.Empty:
                 break
+            if wanted is None or self._closed:
+                return []
+            batch.append(wanted)
         return batch
 
 
