@@ -50,15 +50,14 @@ def page(browser: Any, server: Server) -> Iterator[Any]:
             else None
         ),
     )
-    page.on(
-        "console",
-        lambda said: (
-            complaints.append(said.text)
-            if said.type == "error" and "Failed to load resource" not in said.text
-            else None
-        ),
-    )
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+
+    def complain(text: str) -> None:
+        # A part whose file has changed is refused: the page says so, and the console does, too.
+        if "Failed to load resource" not in text and "responded with 404" not in text:
+            complaints.append(text)
+
+    page.on("console", lambda said: complain(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: complain(str(error)))
     page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
     page.goto(server.address)
     yield page

@@ -20,7 +20,8 @@ _VIEWER_STYLE = "'sha256-PXtZZkJMMyc18o/DN1ZEFOJ2qEGq95IQbVaJFMOXOb0='"
 POLICY = "; ".join(
     [
         "default-src 'none'",
-        "script-src 'self'",
+        # <model-viewer> compiles its mesh decoder when it is loaded; text is never run as a script.
+        "script-src 'self' 'wasm-unsafe-eval'",
         f"style-src 'self' {_VIEWER_STYLE}",
         "img-src 'self' blob: data:",
         "connect-src 'self' blob:",

@@ -241,9 +241,9 @@ function view(row) {
     if (shown?.row === row) note.textContent = "Drag or use the arrow keys to turn it, scroll to come closer.";
   });
   viewer.addEventListener("error", async () => {
-    if (shown?.row !== row) return;
     const response = await fetch(address);
     const said = response.ok ? "this browser cannot show 3D" : (await response.json()).error;
+    if (shown?.row !== row) return; // another part may have been chosen meanwhile
     note.textContent = `No 3D view: ${said}`;
     $("view").replaceChildren();
   });
