@@ -159,7 +159,7 @@ def sentence(facts: dict[str, Any]) -> str:
             return f"the weights of {where} are not finite: {', '.join(bad)}"
         if any(_is_bad(value) for value in forward["input"]):
             return f"{where} was given an input that is not finite"
-        return f"the output of {where} is the first that is not finite; its input and weights are"
+        return f"its input and weights are finite, the output of {where} is the first that is not"
     if not facts.get("loss_finite", True):
         return "every module's output is finite; the loss itself is not"
     if backward and backward["module"]:
