@@ -131,7 +131,7 @@ class Project:
 
     # Acts
 
-    def command(self, *command: str, timeout_s: float = 280, **environment: str) -> Ended:
+    def command(self, *command: str, timeout_s: float = 900, **environment: str) -> Ended:
         """Run a command in the project, as in a fresh shell with the venv on the path."""
         inherited = {
             name: value
@@ -157,7 +157,7 @@ class Project:
         )
         return Ended(done.returncode, done.stdout)
 
-    def dvc(self, *arguments: str, timeout_s: float = 280, **environment: str) -> Ended:
+    def dvc(self, *arguments: str, timeout_s: float = 900, **environment: str) -> Ended:
         return self.command(
             sys.executable, "-m", "dvc", *arguments, timeout_s=timeout_s, **environment
         )

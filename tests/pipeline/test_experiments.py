@@ -8,7 +8,7 @@ import pytest
 
 from tests.pipeline.project import TAG, Done, Project
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 RECALL = "test/text_to_cad/R_at_1"
 
@@ -71,7 +71,7 @@ def test_temporary_and_queued_experiments_reach_the_main_store(
         ("exp", "run", "--run-all", "-j", "2"),
     ]
     for command in commands:
-        ended = project.dvc(*command, timeout_s=400)
+        ended = project.dvc(*command, timeout_s=900)
         assert ended.code == 0, ended.output[-3000:]
     new = {
         run.data.tags[f"{TAG}experiment_name"]: run

@@ -11,7 +11,7 @@ import pytest
 from brepfind.pipeline.paths import STAGES
 from tests.pipeline.project import TAG, Done, Project
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 RECALL = "test/text_to_cad/R_at_1"
 

@@ -11,7 +11,7 @@ from tests.pipeline.conftest import NAN_STEP
 from tests.pipeline.project import TAG, Done, Project, Stop
 
 # Set-up counts: run alone, a late test waits for all that comes before it.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 CASES = [
     ("garbage", "extract", ["prepare", "extract"]),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipeline.project import Done, Project, Stop
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def parse(text: str) -> Element:

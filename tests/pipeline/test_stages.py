@@ -188,7 +188,7 @@ def status(project: Project, request: pytest.FixtureRequest) -> dict[str, list[s
     return found
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("name", "stages"), TOUCHED, ids=[name for name, _ in TOUCHED])
 def test_a_touched_source_runs_the_right_stages_again(
     name: str, stages: set[str], status: dict[str, list[str]]
