@@ -121,7 +121,9 @@ def _on_refusal(request: Request, error: Exception) -> Response:
 
 def _on_http(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _said(error.status_code, error.detail)
+    response = _said(error.status_code, error.detail)
+    response.headers.update(error.headers or {})
+    return response
 
 
 def _on_question(_request: Request, error: Exception) -> Response:

@@ -67,4 +67,9 @@ class Uploads:
             raise HTTPException(400, "the file is empty")
 
     def _too_large(self) -> HTTPException:
-        return HTTPException(413, f"the file is too large; allowed are {self._most / 1e6:g} MB")
+        # Closing the line ends the rest of the file, too, which would be read and thrown away.
+        return HTTPException(
+            413,
+            f"the file is too large; allowed are {self._most / 1e6:g} MB",
+            headers={"connection": "close"},
+        )
