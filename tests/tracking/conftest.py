@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,21 +13,11 @@ from brepfind.retrieval.model import load_trained
 from brepfind.retrieval.parts import part_table
 from brepfind.tracking.package import write_model
 from tests.retrieval.conftest import dual, tower_folder, weights, world
+from tests.tracking.standings import standing
 
 __all__ = ["dual", "tower_folder", "weights", "world"]
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
-
-
-def standing(hits: list[float], split: str = "s" * 64) -> dict[str, Any]:
-    """Two captions a part, each found with that chance, and so is the part by its captions."""
-    return {
-        "split": split,
-        "parts": [f"p{n}" for n in range(len(hits))],
-        "queries": [2] * len(hits),
-        "caption_hits": [2 * hit for hit in hits],
-        "part_hits": hits,
-    }
 
 
 @pytest.fixture(scope="session")

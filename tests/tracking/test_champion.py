@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 from brepfind.tracking.champion import decide, difference_interval, recall
-
-
-def standing(hits: list[float], split: str = "s" * 64) -> dict[str, Any]:
-    """Two captions a part, each found with that chance, and so is the part's caption by it."""
-    return {
-        "split": split,
-        "parts": [f"p{n}" for n in range(len(hits))],
-        "queries": [2] * len(hits),
-        "caption_hits": [2 * hit for hit in hits],
-        "part_hits": hits,
-    }
+from tests.tracking.standings import standing
 
 
 def test_recall_is_the_mean_of_both_directions() -> None:

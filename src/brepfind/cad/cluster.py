@@ -73,8 +73,8 @@ def work_on_cluster(
         try:
             yield from twice(files, one_round)
         finally:
-            # A worker that ends at this moment has ended its processes, too.
-            with suppress(OSError, TimeoutError):
+            # A scheduler that is lost at this moment must not hide why the loop ended.
+            with suppress(OSError):
                 if client.status == "running":
                     client.run(_stop_processes, job.token, on_error="ignore")
 
