@@ -17,8 +17,8 @@ from brepfind.tracking import registry
 from brepfind.tracking.package import mlflow
 from brepfind.tracking.store import NOTE, TAG, default_uri
 from brepfind.tracking.tracker import State, Tracker
-from tests.tracking.standings import standing
 from tests.tracking.server import mlflow_server
+from tests.tracking.standings import standing
 
 # SQLAlchemy 2.1 deprecates what MLflow 3.17 does with it.
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
