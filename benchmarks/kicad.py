@@ -32,12 +32,12 @@ from numpy.typing import NDArray
 from benchmarks import kicad_train
 from benchmarks.kicad_data import Data, prepare_data
 from benchmarks.kicad_lookup import path_scores
+from benchmarks.rows import KS, hits_of, margin_of, row_of
 from benchmarks.trainings import Training, train_all
 from brepfind.files import read_json, write_json
 from brepfind.log import console, setup_logging
 from brepfind.metrics.counting import count_both
-from brepfind.metrics.intervals import bootstrap_mean
-from brepfind.metrics.ranks import RankCounts, chance_counts, exact_mean
+from brepfind.metrics.ranks import chance_counts
 from brepfind.metrics.relevance import Relevance
 from brepfind.metrics.rows import unit_rows
 from brepfind.models.text import TextTower
@@ -52,8 +52,6 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build/bench-kicad"
 OUT = ROOT / "benchmarks/results/kicad.json"
 SEEDS = (1, 2)
-KS = (1, 5, 10)
-DRAWS = 10_000
 TRIALS = (1e-3, 3e-4)  # learning rates
 EPOCHS = 10
 # UV-Net's CNNs learn, and a step takes 2.4 times the processor's time: six epochs cost as much as
@@ -198,21 +196,15 @@ def baselines(data: Data, side: str) -> dict[str, Hits]:
         "ridge": _both(text, cad, relevance),
         "bm25": _both(scores, np.eye(scores.shape[1]), relevance),
         "chance": {
-            "text_to_cad": _hits(chance_counts(relevance)),
-            "cad_to_text": _hits(chance_counts(relevance.transpose())),
+            "text_to_cad": hits_of(chance_counts(relevance)),
+            "cad_to_text": hits_of(chance_counts(relevance.transpose())),
         },
     }
 
 
 def _both(text: NDArray[Any], cad: NDArray[Any], relevance: Relevance) -> Hits:
     forward, backward = count_both(text, cad, relevance)
-    return {"text_to_cad": _hits(forward), "cad_to_text": _hits(backward)}
-
-
-def _hits(counts: RankCounts) -> NDArray[np.float64]:
-    """float64 (Q, 3), of each query at 1, 5 and 10."""
-    assert counts.answerable.all()
-    return np.stack([counts.hits(k) for k in KS], axis=1)
+    return {"text_to_cad": hits_of(forward), "cad_to_text": hits_of(backward)}
 
 
 def _tables(data: Data, hits: Mapping[str, Hits], side: str) -> dict[str, Any]:
@@ -224,29 +216,15 @@ def _tables(data: Data, hits: Mapping[str, Hits], side: str) -> dict[str, Any]:
     }
     return {
         direction: {
-            name: _row(found[direction], hits["ridge"][direction], units[direction])
+            name: {
+                **row_of(found[direction], units[direction]),
+                "mean_recall_over_ridge": margin_of(
+                    found[direction], hits["ridge"][direction], units[direction]
+                ),
+            }
             for name, found in hits.items()
         }
         for direction in units
-    }
-
-
-def _row(
-    hits: NDArray[np.float64], ridge: NDArray[np.float64], units: NDArray[np.int64]
-) -> dict[str, Any]:
-    names = [f"R_at_{k}" for k in KS]
-    margin = (hits - ridge).mean(axis=1)
-    return {
-        "n_queries": len(hits),
-        **{name: exact_mean(hits[:, i]) for i, name in enumerate(names)},
-        "interval_95": {
-            name: list(bootstrap_mean(hits[:, i], units, draws=DRAWS) or ())
-            for i, name in enumerate(names)
-        },
-        "mean_recall_over_ridge": {
-            "difference": exact_mean(margin),
-            "interval_95": list(bootstrap_mean(margin, units, draws=DRAWS) or ()),
-        },
     }
 
 

@@ -17,10 +17,8 @@ Needs ``dvc repro sanitize`` (the target runs it). Writes ``benchmarks/results/s
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,15 +27,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.rows import KS, hits_of, margin_of, row_of
+from benchmarks.trainings import Training, train_all
 from brepfind.corpus.manifest import Corpus, read_corpus, write_corpus
 from brepfind.corpus.sample.handwritten import handwritten_captions
-from brepfind.files import digest, sha256, write_json
+from brepfind.files import write_json
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStore
-from brepfind.log import console, progress, setup_logging
+from brepfind.log import console, setup_logging
 from brepfind.metrics.counting import count_ranks
-from brepfind.metrics.intervals import bootstrap_mean
-from brepfind.metrics.ranks import RankCounts, chance_counts, exact_mean
+from brepfind.metrics.ranks import RankCounts, chance_counts
 from brepfind.metrics.relevance import Relevance
 from brepfind.metrics.rows import unit_rows
 from brepfind.models.text import TextTower
@@ -48,14 +47,11 @@ from brepfind.retrieval.model import load_trained
 from brepfind.retrieval.relevant import caption_ids, text_to_cad_relevance
 from brepfind.retrieval.ridge import ridge_counts, ridge_data
 from brepfind.training.config import TrainConfig
-from brepfind.training.job import Job
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build/bench-sample"
 OUT = ROOT / "benchmarks/results/sample.json"
 SEEDS = (1, 2, 3)
-KS = (1, 5, 10)
-DRAWS = 10_000
 # Of the twelve families of phrasings; each is left out of one more training.
 HELD_OUT = ("question", "record", "spoken")
 
@@ -66,6 +62,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no_number_features": {"number_features": False},
     "no_shape_features": {"shape_features": False},
 }
+
+Trainings = Mapping[tuple[str, int], Training]  # by row and seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,21 +100,21 @@ def main() -> int:
         split=split,
         twins=dict(zip(split["model_id"], split["twin"], strict=True)),
     )
-    jobs = {
-        (name, seed): _job(name, seed, changes, ROOT / paths.CORPUS)
+    trainings = {
+        (name, seed): _training(name, seed, changes, ROOT / paths.CORPUS)
         for name, changes in VARIANTS.items()
         for seed in SEEDS
     }
     for phrasing in HELD_OUT:
         narrow = _without_phrasing(data, phrasing)
-        jobs[phrasing, SEEDS[0]] = _job(f"without_{phrasing}", SEEDS[0], {}, narrow)
-    _train(jobs)
+        trainings[phrasing, SEEDS[0]] = _training(f"without_{phrasing}", SEEDS[0], {}, narrow)
+    train_all(list(trainings.values()))
 
     result = {
-        "text_to_cad": _table(data, data.corpus, jobs),
-        "handwritten": _table(data, data.with_captions(handwritten_captions()), jobs),
+        "text_to_cad": _table(data, data.corpus, trainings),
+        "handwritten": _table(data, data.with_captions(handwritten_captions()), trainings),
     }
-    held_out = {phrasing: _held_out(data, phrasing, jobs) for phrasing in HELD_OUT}
+    held_out = {phrasing: _held_out(data, phrasing, trainings) for phrasing in HELD_OUT}
     facts = {"parts": len(split), "test_parts": len(data.test_ids), "seeds": list(SEEDS)}
     write_json(OUT, {**facts, **result, "held_out_phrasings": held_out})
     for name, table in [*result.items(), *held_out.items()]:
@@ -134,101 +132,57 @@ def _without_phrasing(data: Data, phrasing: str) -> Path:
     return folder
 
 
-def _job(name: str, seed: int, changes: Mapping[str, Any], corpus: Path) -> Job:
-    """One training of one process, in a folder named after all that decides it."""
+def _training(name: str, seed: int, changes: Mapping[str, Any], corpus: Path) -> Training:
+    """One training of a row; ``weights`` None among the changes is without pretraining."""
     changes = dict(changes)
-    weights = str(ROOT / paths.WEIGHTS) if changes.pop("weights", "") is not None else None
+    weights = changes.pop("weights", ROOT / paths.WEIGHTS)
     settings = read_params(ROOT / paths.PARAMS)["train"]
     settings |= {"processes": 1, "seed": seed, **changes}
-    inputs = [paths.GRAPHS / "manifest.parquet", paths.SPLIT, paths.WEIGHTS]
-    key = digest(
-        [
-            settings,
-            weights is None,
-            [sha256(ROOT / path) for path in inputs],
-            sha256(corpus / "captions.parquet"),
-        ]
-    )
-    folder = WORK / f"{name}-{seed}-{key[:12]}"
-    return Job(
-        train=check_section(settings, "train", TrainConfig),
-        graphs=str(ROOT / paths.GRAPHS),
-        corpus=str(corpus),
-        split=str(ROOT / paths.SPLIT),
+    return Training(
+        name=name,
+        encoder="brepfind",
+        config=check_section(settings, "train", TrainConfig),
         weights=weights,
-        out=str(folder / "model"),
-        state=str(folder / "state"),
-        events=str(folder / "events.jsonl"),
-        cost=str(folder / "cost.json"),
-        postmortem=str(folder / "postmortem"),
-        features=str(ROOT / ".brepfind/features"),
-        pairs=str(ROOT / ".brepfind/pairs"),
-        device="cpu",
+        graphs=ROOT / paths.GRAPHS,
+        corpus=corpus,
+        split=ROOT / paths.SPLIT,
+        work=WORK,
     )
 
 
-def _train(jobs: Mapping[tuple[str, int], Job]) -> None:
-    """Train what is not there yet, one process per core."""
-    todo = [job for job in jobs.values() if not (Path(job.out) / "train.json").is_file()]
-    with progress("training", len(todo)) as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
-        # The first alone: it computes the frozen features that the others read.
-        for job in todo[:1]:
-            _run(job)
-            bar.advance(1)
-        for _ in pool.map(_run, todo[1:]):
-            bar.advance(1)
-
-
-def _run(job: Job) -> None:
-    folder = Path(job.out).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    job.write(folder / "job.json")
-    command = [sys.executable, "-m", "brepfind.distributed.launch", "--standalone"]
-    command += ["--nproc-per-node=1", "-m", "brepfind.training", str(folder / "job.json")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with (folder / "log.txt").open("w") as log:
-        done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
-    if done.returncode:
-        raise SystemExit(f"training ended with code {done.returncode}; see {folder / 'log.txt'}")
-
-
-def _table(data: Data, corpus: Corpus, jobs: Mapping[tuple[str, int], Job]) -> dict[str, Any]:
+def _table(data: Data, corpus: Corpus, trainings: Trainings) -> dict[str, Any]:
     """Rows by name for one set of captions of the test parts, and the difference to ridge."""
     hits: dict[str, NDArray[np.float64]] = {}
     for name in VARIANTS:
-        found = [_model_counts(data, corpus, jobs[name, seed]) for seed in SEEDS]
-        hits[name] = np.mean([_hits(counts) for counts, _, _ in found], axis=0)
+        found = [_model_counts(data, corpus, trainings[name, seed]) for seed in SEEDS]
+        hits[name] = np.mean([hits_of(counts) for counts, _, _ in found], axis=0)
     _, parts, relevance = found[0]
-    hits["chance"] = _hits(chance_counts(relevance))
+    hits["chance"] = hits_of(chance_counts(relevance))
     tower = TextTower.load(read_params(ROOT / paths.PARAMS)["train"]["text_tower"], "frozen", 1)
     ridge = ridge_data(data.store, corpus, data.split, data.twins, tower)
-    hits["ridge"] = _hits(ridge_counts(ridge)[0])
-    rows: dict[str, Any] = {name: _row(values, parts) for name, values in hits.items()}
+    hits["ridge"] = hits_of(ridge_counts(ridge)[0])
+    rows: dict[str, Any] = {name: row_of(values, parts) for name, values in hits.items()}
     for name in VARIANTS:
-        margin = (hits[name] - hits["ridge"]).mean(axis=1)
-        rows[name]["mean_recall_over_ridge"] = {
-            "difference": exact_mean(margin),
-            "interval_95": list(bootstrap_mean(margin, parts, draws=DRAWS) or ()),
-        }
+        rows[name]["mean_recall_over_ridge"] = margin_of(hits[name], hits["ridge"], parts)
     return rows
 
 
-def _held_out(data: Data, phrasing: str, jobs: Mapping[tuple[str, int], Job]) -> dict[str, Any]:
+def _held_out(data: Data, phrasing: str, trainings: Trainings) -> dict[str, Any]:
     """The test captions of one phrasing, by a model that knew it and by one that did not."""
     captions = data.corpus.captions
     corpus = data.with_captions(captions[captions["phrasing"] == phrasing])
     rows = {}
     for row, name in (("known", "brepfind"), ("unknown", phrasing)):
-        counts, parts, _ = _model_counts(data, corpus, jobs[name, SEEDS[0]])
-        rows[row] = _row(_hits(counts), parts)
+        counts, parts, _ = _model_counts(data, corpus, trainings[name, SEEDS[0]])
+        rows[row] = row_of(hits_of(counts), parts)
     return rows
 
 
 def _model_counts(
-    data: Data, corpus: Corpus, job: Job
+    data: Data, corpus: Corpus, training: Training
 ) -> tuple[RankCounts, NDArray[np.int64], Relevance]:
     """Ranks of the test parts' captions, the part of each, and what answers them."""
-    trained = load_trained(Path(job.out) / "best.safetensors")
+    trained = load_trained(training.folder / "model/best.safetensors")
     reader = PartReader(ROOT / paths.GRAPHS, ROOT / ".brepfind/pairs")
     found = embed(trained.model, reader, corpus, data.test_ids, twins=data.twins)
     relevance = text_to_cad_relevance(
@@ -236,25 +190,6 @@ def _model_counts(
     )
     text, cad = unit_rows("text", found.text), unit_rows("CAD", found.cad)
     return count_ranks(text, cad, relevance), found.caption_part, relevance
-
-
-def _hits(counts: RankCounts) -> NDArray[np.float64]:
-    """float64 (Q, 3), of each query at 1, 5 and 10."""
-    assert counts.answerable.all()
-    return np.stack([counts.hits(k) for k in KS], axis=1)
-
-
-def _row(hits: NDArray[np.float64], parts: NDArray[np.int64]) -> dict[str, Any]:
-    names = [f"R_at_{k}" for k in KS]
-    return {
-        "n_queries": len(hits),
-        **{name: exact_mean(hits[:, i]) for i, name in enumerate(names)},
-        "mean_recall": exact_mean(hits.mean(axis=1)),
-        "interval_95": {
-            name: list(bootstrap_mean(hits[:, i], parts, draws=DRAWS) or ())
-            for i, name in enumerate(names)
-        },
-    }
 
 
 def _print(name: str, table: Mapping[str, Any]) -> None:

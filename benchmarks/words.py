@@ -25,6 +25,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.rows import KS
 from brepfind.corpus.manifest import read_corpus
 from brepfind.files import write_json
 from brepfind.graphs.dataset import PartReader
@@ -40,7 +41,6 @@ from brepfind.retrieval.relevant import caption_ids, text_to_cad_relevance
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "benchmarks/results/words.json"
-KS = (1, 5, 10)
 
 _MM = re.compile(r"(\d+(?:\.\d+)?)\s?(?:mm|millimetres|millimeters)\b")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
