@@ -4,6 +4,8 @@ is missing is said.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -294,6 +296,19 @@ def test_of_a_run_without_anything_every_section_says_so(run: Run) -> None:
     missing = {one.get("id") for one in tree.iter("section") if "Not here:" in said(one)}
     assert missing == set(SECTIONS) - {"again"}
     assert "No parameters" in said(section(tree, "again"))
+
+
+def test_a_page_without_embeddings_needs_no_open_cascade() -> None:
+    code = """
+import sys
+from brepfind.report.page import page
+from brepfind.report.run import Run, Stop
+run = Run(state="s", written="now", stages=("train",), stop=Stop(stage="train", reason="NaN"))
+assert "It stopped at train" in page(run)
+sys.exit("OCP" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_corpus_without_families_or_levels(run: Run) -> None:

@@ -13,7 +13,7 @@ import brepfind
 from brepfind.files import write_text
 from brepfind.report import learning, making, results, words
 from brepfind.report.run import Run
-from brepfind.report.section import Content, Missing
+from brepfind.report.section import Content, Missing, embeddings_of
 
 # By the name of their template, in the order in which they are read.
 _SECTIONS: dict[str, tuple[str, Callable[[Run], Content]]] = {
@@ -73,7 +73,8 @@ def _section(name: str, title: str, make: Callable[[Run], Content], run: Run) ->
 
 
 def _worst(run: Run) -> Content:
-    from brepfind.report.worst import worst  # Open CASCADE, which a stopped run's page needs not
+    embeddings_of(run)  # or Missing, before Open CASCADE is loaded for nothing
+    from brepfind.report.worst import worst
 
     return worst(run)
 
