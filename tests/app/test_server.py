@@ -244,7 +244,8 @@ def test_every_answer_carries_the_policy(server: Server, path: str) -> None:
     headers = server.ask(path).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
+    # WebAssembly may be compiled (the 3D view's mesh decoder); text never becomes a script or style.
+    assert "unsafe" not in policy.replace("'wasm-unsafe-eval'", "")
     assert "http" not in policy  # nothing but this server
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"
