@@ -97,8 +97,9 @@ class Training:
 
 def train_all(trainings: Sequence[Training]) -> None:
     """Train what is not there yet, one process per core."""
+    cores = len(os.sched_getaffinity(0))
     todo = list({one.folder: one for one in trainings if not one.done}.values())
-    with progress("training", len(todo)) as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with progress("training", len(todo)) as bar, ThreadPoolExecutor(cores) as pool:
         # The first alone: it computes the frozen features that the others read.
         for one in todo[:1]:
             one.run()
