@@ -244,7 +244,7 @@ def test_every_answer_carries_the_policy(server: Server, path: str) -> None:
     headers = server.ask(path).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
-    # WebAssembly may be compiled (the 3D view's mesh decoder); text never becomes a script or style.
+    # WebAssembly may be compiled (the 3D view's mesh decoder); text never becomes a script.
     assert "unsafe" not in policy.replace("'wasm-unsafe-eval'", "")
     assert "http" not in policy  # nothing but this server
     assert headers["x-content-type-options"] == "nosniff"

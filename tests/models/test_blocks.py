@@ -8,9 +8,11 @@ from torch import nn
 from torch.nn import functional
 
 from brepfind.models import linear as linear_module
+from brepfind.models.attend import attend
 from brepfind.models.grid_cnn import GridCNN
 from brepfind.models.linear import linear
 from brepfind.models.norm import BatchNorm, RMSNorm
+from brepfind.models.ragged import Layout
 from brepfind.models.swiglu import swiglu
 
 
@@ -36,6 +38,17 @@ def test_linear_through_onednn(
         _gradients(ours, [x, weight, bias]), _gradients(theirs, [x, weight, bias]), strict=True
     ):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+
+
+def test_product_added_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    total, x, weight = torch.randn(5, 4), torch.randn(5, 3), torch.randn(4, 3)
+    expected = total + x @ weight.T
+    for operator in (None, torch.ops.mkldnn._linear_pointwise):
+        monkeypatch.setattr(linear_module, "_OPERATOR", operator)
+        ours = total.clone()
+        assert linear_module.add_product(ours, x, weight) is ours
+        torch.testing.assert_close(ours, expected)
 
 
 def test_linear_without_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,3 +131,65 @@ def test_rms_norm() -> None:
         _gradients(norm(x), [x, norm.weight]), _gradients(theirs, [x, norm.weight]), strict=True
     ):
         torch.testing.assert_close(mine, other)
+
+
+def _attention_inputs(dtype: torch.dtype) -> tuple[Layout, list[torch.Tensor], list[torch.Tensor]]:
+    """Parts of 2, 4, 4 and 7 faces; 6 query heads over 2 key heads of width 4; a bias per group."""
+    torch.manual_seed(0)
+    layout = Layout.of(torch.tensor([4, 2, 7, 4]))
+    tokens = layout.groups[-1].end
+    qkv = [torch.randn(tokens, heads, 4, dtype=dtype, requires_grad=True) for heads in (6, 2, 2)]
+    sizes = [(len(group.counts), 6, group.length, group.length) for group in layout.groups]
+    bias_dtype = max(dtype, torch.float32, key=lambda each: torch.finfo(each).bits)
+    biases = [torch.randn(size, dtype=bias_dtype) for size in sizes]
+    for bias in biases:
+        bias[:, :, :, -1] = float("-inf")
+        bias.requires_grad_()
+    return layout, qkv, biases
+
+
+def _plain_attention(
+    layout: Layout, qkv: list[torch.Tensor], biases: list[torch.Tensor], dropout: float = 0.0
+) -> torch.Tensor:
+    out = []
+    for group, bias in zip(layout.groups, biases, strict=True):
+        q, k, v = (
+            tokens[group.start : group.end].unflatten(0, (-1, group.length)).transpose(1, 2)
+            for tokens in qkv
+        )
+        k, v = k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)
+        weights = torch.softmax((q @ k.mT).to(bias.dtype) / 2 + bias, -1)
+        weights = functional.dropout(weights, dropout)
+        out.append((weights.to(v.dtype) @ v).transpose(1, 2).flatten(0, 1).flatten(1))
+    return torch.cat(out)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_attention(dropout: float) -> None:
+    layout, qkv, biases = _attention_inputs(torch.float64)
+    assert len(layout.groups) > 1
+    torch.manual_seed(3)
+    ours = attend(*qkv, biases, layout, dropout)
+    torch.manual_seed(3)  # the same weights are dropped
+    theirs = _plain_attention(layout, qkv, biases, dropout)
+    torch.testing.assert_close(ours, theirs)
+    inputs = [*qkv, *biases]
+    for mine, other in zip(_gradients(ours, inputs), _gradients(theirs, inputs), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_attention_in_half_precision() -> None:
+    """Products in bfloat16, the bias and the softmax in float32, each gradient in its own dtype."""
+    layout, qkv, biases = _attention_inputs(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = attend(*qkv, biases, layout)
+    exact = [tensor.detach().float().requires_grad_() for tensor in qkv]
+    theirs = _plain_attention(layout, exact, biases)
+    assert ours.dtype == torch.bfloat16
+    torch.testing.assert_close(ours.float(), theirs, rtol=0, atol=0.03)
+    mine = _gradients(ours, [*qkv, *biases])
+    for tensor, gradient, other in zip(
+        [*qkv, *biases], mine, _gradients(theirs, [*exact, *biases]), strict=True
+    ):
+        assert gradient.dtype == tensor.dtype
+        torch.testing.assert_close(gradient.float(), other, rtol=0.05, atol=0.05)

@@ -17,9 +17,13 @@ def _plain(x: Tensor, encoder: ScalarEncoder) -> Tensor:
 
 
 def test_rows_are_sums_along_the_walks() -> None:
-    """Worked by hand: pair 1 walks rows 2 and 0, each at half weight; pair 0 walks nothing."""
-    table = torch.tensor([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]])
-    walks = Walks.of(torch.tensor([[-1, -1], [2, 0]]), torch.full((2, 2), 0.5), 3)
+    """Worked by hand: edge 1 of pair 1's part is edge 2 of all, its row at step 0 is 4.
+
+    It walks that and edge 0 (1 of all) at step 1, row 3; pair 0 walks nothing.
+    """
+    table = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 10.0], [4.0, 40.0]])
+    path, starts = torch.tensor([[-1, -1], [1, 0]]), torch.tensor([0, 1])
+    walks = Walks.of(path, starts, torch.tensor([1.0, 0.5]), 5)
     hop_table = torch.tensor([[0.0, 0.0], [100.0, 200.0]])
     rows = pair_rows(torch.tensor([1, 0]), hop_table, [], table, walks)
     assert rows.tolist() == [[100, 200], [2.5, 25]]
@@ -31,11 +35,14 @@ def test_rows_and_their_gradients_are_the_plain_ones() -> None:
     hops = torch.randint(1, 8, (pairs,))
     hop_table = torch.randn(8, heads, dtype=torch.float64, requires_grad=True)
     table = torch.randn(size, heads, dtype=torch.float64, requires_grad=True)
-    walk = torch.randint(-3, size, (pairs, 5))
-    weights = torch.rand(pairs, 5, dtype=torch.float64)
+    path = torch.randint(-3, 6, (pairs, 5))
+    starts = torch.randint(0, 5, (pairs,))
+    weights = torch.rand(pairs, dtype=torch.float64)
+    walks = Walks.of(path, starts, weights, size)
     scalars = [(torch.randn(pairs, dtype=torch.float64), _encoder(heads)) for _ in range(2)]
-    rows = pair_rows(hops, hop_table, scalars, table, Walks.of(walk, weights, size))
-    picked = table[walk.clamp(min=0)] * (weights * (walk >= 0))[:, :, None]
+    rows = pair_rows(hops, hop_table, scalars, table, walks)
+    walk = (path + starts[:, None]) * 5 + torch.arange(5)
+    picked = table[walk.clamp(min=0)] * (weights[:, None] * (path >= 0))[:, :, None]
     plain = hop_table[hops] + picked.sum(1) + sum(_plain(x, encoder) for x, encoder in scalars)
     torch.testing.assert_close(rows, plain)
     inputs = [hop_table, table, *scalars[0][1], *scalars[1][1]]
@@ -49,7 +56,7 @@ def test_rows_and_their_gradients_are_the_plain_ones() -> None:
 def test_no_walk_at_all() -> None:
     table = torch.zeros(1, 2, requires_grad=True)
     nowhere = torch.full((3, 1), -1)
-    walks = Walks.of(nowhere, nowhere.float(), 1)
+    walks = Walks.of(nowhere, torch.zeros(3, dtype=torch.int64), torch.ones(3), 1)
     hop_table = torch.ones(2, 2, requires_grad=True)
     rows = pair_rows(torch.ones(3, dtype=torch.int64), hop_table, [], table, walks)
     rows.sum().backward()

@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from brepfind.errors import CheckpointError, InputError
 from brepfind.graphs.batch import PartBatch
 from brepfind.models import rope
+from brepfind.models.attend import attend
 from brepfind.models.features import FaceFeatures, PairBias
 from brepfind.models.grid_cnn import GridCNN
 from brepfind.models.linear import Linear
@@ -179,35 +180,8 @@ class Attention(nn.Module):
         queries = rope.rotate(self.wq(x).unflatten(-1, (self.heads, self.head_dim)), cos, sin)
         keys = rope.rotate(self.wk(x).unflatten(-1, (self.kv_heads, self.head_dim)), cos, sin)
         values = self.wv(x).unflatten(-1, (self.kv_heads, self.head_dim))
-        # Split, not sliced: the gradient of a slice is a tensor of zeros around it.
-        sizes = [group.end - group.start for group in layout.groups]
-        blocks = zip(*(tokens.split(sizes) for tokens in (queries, keys, values)), strict=True)
-        seen = []
-        for group, bias, block in zip(layout.groups, biases, blocks, strict=True):
-            q, k, v = (tokens.unflatten(0, (-1, group.length)) for tokens in block)
-            seen.append(self._look(q, k, v, bias))
-        return self.wo(torch.cat(seen))
-
-    def _look(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-        """One group: (b, L, H, d), (b, L, KV, d) twice and (b, H, L, L) to (b * L, dim)."""
-        b, length = q.shape[:2]
-        repeats = self.heads // self.kv_heads
-        # The query heads that share a key head stand under each other as rows of one product, so
-        # keys and values are never repeated.
-        q = q.unflatten(2, (self.kv_heads, repeats)).permute(0, 2, 3, 1, 4)
-        q = q.reshape(b * self.kv_heads, repeats * length, self.head_dim)
-        k = k.permute(0, 2, 3, 1).reshape(b * self.kv_heads, self.head_dim, length)
-        v = v.transpose(1, 2).reshape(b * self.kv_heads, length, self.head_dim)
-        rows = bias.view(b * self.kv_heads, repeats * length, length)
-        scale = self.head_dim**-0.5
-        if rows.dtype == q.dtype:
-            scores = torch.baddbmm(rows, q, k, alpha=scale)
-        else:  # autocast: the product in half precision, the bias and the sum in full
-            scores = torch.add(rows, torch.bmm(q, k), alpha=scale)
-        weights = torch.softmax(rope.at_least_float32(scores), dim=-1)
-        weights = self.dropout(weights.to(v.dtype))
-        out = torch.bmm(weights, v).view(b, self.heads, length, self.head_dim)
-        return out.transpose(1, 2).reshape(b * length, -1)
+        dropout = self.dropout.p if self.training else 0.0
+        return self.wo(attend(queries, keys, values, biases, layout, dropout))
 
 
 class Layer(nn.Module):

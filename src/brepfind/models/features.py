@@ -182,17 +182,15 @@ class PairBias(nn.Module):
                 self.edge_dis_encoder,
                 self.node_cat,
             )
-            empty = torch.full((len(path), 1), -1, device=path.device)
-            return at_least_float32(nothing), Walks.of(empty, empty.to(nothing.dtype), 1)
+            none = batch.hops.new_zeros(len(path))
+            return at_least_float32(nothing), Walks.of(path[:, :0], none, none.float(), 1)
         edges = self._edges(batch, faces)
         matrices = self.edge_dis_encoder.weight.view(-1, self.heads, self.heads)[:steps]
         weight = matrices.transpose(1, 2).reshape(steps * self.heads, self.heads)
         table = at_least_float32(linear(edges, weight)).view(-1, self.heads)
-        shift = starts_of(batch.edge_counts)[owners_of(batch.face_counts**2, len(path))]
-        places = torch.arange(steps, device=path.device)
-        rows = ((path + shift[:, None]) * steps + places).masked_fill(path < 0, -1)
-        share = 1.0 / batch.hops.clamp(1, MAX_PATH)[:, None].to(table.dtype)
-        return table, Walks.of(rows, share.expand(-1, steps), len(table))
+        starts = starts_of(batch.edge_counts)[owners_of(batch.face_counts**2, len(path))]
+        share = 1.0 / batch.hops.clamp(1, MAX_PATH).to(table.dtype)
+        return table, Walks.of(path, starts, share, len(table))
 
     def _edges(self, batch: PartBatch, faces: Tensor) -> Tensor:
         if batch.edge_curve is not None:

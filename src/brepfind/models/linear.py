@@ -68,6 +68,13 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _OPERATOR(x, weight, bias, "none", [], "")
 
 
+def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """``total += x @ weight.T`` in place, for code that has its own gradient."""
+    if _OPERATOR is None or not _suits(x, weight):
+        return total.addmm_(x, weight.t())
+    return total.add_(product(x, weight))
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

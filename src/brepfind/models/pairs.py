@@ -67,26 +67,29 @@ class Walks:
     pair_weights: Tensor
 
     @classmethod
-    def of(cls, rows: Tensor, weights: Tensor, table_size: int) -> Walks:
-        """Args:
+    def of(cls, path: Tensor, starts: Tensor, weights: Tensor, table_size: int) -> Walks:
+        """The walks along ``path``; a table has a row for every edge and step, edge after edge.
 
-        rows: int64 (P, K), rows of the table, negative where there is none.
-        weights: (P, K).
+        Args:
+            path: int64 (P, S), the edge of each step, counted within its part; negative where there
+                is none.
+            starts: int64 (P,), the number of edges before those of the pair's part.
+            weights: (P,), of each row that the pair adds up.
         """
-        real = rows >= 0
+        real = path >= 0
         lengths = real.sum(1)
-        flat = rows[real].int()
-        flat_weights = weights[real]
-        owners = torch.repeat_interleave(
-            torch.arange(len(rows), device=rows.device, dtype=torch.int32), lengths
-        )
-        order = torch.argsort(flat, stable=True)
-        uses = torch.bincount(flat, minlength=table_size)
+        pairs = torch.arange(len(path), device=path.device, dtype=torch.int32)
+        pairs = torch.repeat_interleave(pairs, lengths)
+        step = torch.nonzero(real)[:, 1] if path.shape[1] else pairs.long()
+        rows = ((path[real] + starts[pairs]).mul_(path.shape[1]).add_(step)).int()
+        flat_weights = weights[pairs]
+        order = torch.argsort(rows, stable=True)
+        uses = torch.bincount(rows, minlength=table_size)
         return cls(
-            rows=flat,
+            rows=rows,
             starts=(lengths.cumsum(0) - lengths).int(),
             weights=flat_weights,
-            pairs=owners[order],
+            pairs=pairs[order],
             row_starts=(uses.cumsum(0) - uses).int(),
             pair_weights=flat_weights[order],
         )
@@ -228,27 +231,33 @@ def _chunks(pairs: Tensor) -> list[slice]:
     return [slice(start, start + size) for start in range(0, len(pairs), size)]
 
 
-def _encode(x: Tensor, encoder: ScalarEncoder) -> tuple[Tensor, ...]:
-    """Each layer before and after its scale, shift and ReLU; four of (chunk, H)."""
+def _encode(x: Tensor, encoder: ScalarEncoder) -> tuple[Tensor, Tensor]:
+    """What each layer gives, (chunk, H)."""
     first = x[:, None] * encoder.weight1
     inner = torch.relu_(torch.addcmul(encoder.shift1, first, encoder.scale1))
     second = product(inner, encoder.weight2)
-    return first, inner, second, torch.relu_(torch.addcmul(encoder.shift2, second, encoder.scale2))
+    return inner, torch.relu_(torch.addcmul(encoder.shift2, second, encoder.scale2))
 
 
 def _add_gradients(gradient: Tensor, x: Tensor, encoder: ScalarEncoder, sums: list[Tensor]) -> None:
-    """Add one chunk's gradients to ``sums``, in the order of the encoder's fields."""
+    """Add one chunk's gradients to ``sums``, in the order of the encoder's fields.
+
+    What a scale multiplies is a linear map's output, so the scale's gradient follows from the sums
+    that the map's own needs: no pass over the chunk for either.
+    """
     to_weight1, to_scale1, to_shift1, to_weight2, to_scale2, to_shift2 = sums
-    first, inner, second, outer = _encode(x, encoder)
-    to_outer = gradient * (outer > 0)
+    inner, outer = _encode(x, encoder)
+    to_outer = torch.ops.aten.threshold_backward(gradient, outer, 0)
+    by_inner = to_outer.t() @ inner
     to_shift2 += to_outer.sum(0)
-    to_scale2 += (to_outer * second).sum(0)
-    to_second = to_outer.mul_(encoder.scale2)
-    to_weight2 += to_second.t() @ inner
-    to_inner = product(to_second, encoder.weight2.t()).mul_(inner > 0)
+    to_scale2 += (by_inner * encoder.weight2).sum(1)
+    to_weight2 += by_inner * encoder.scale2[:, None]
+    to_inner = product(to_outer, (encoder.weight2 * encoder.scale2[:, None]).t())
+    to_inner = torch.ops.aten.threshold_backward(to_inner, inner, 0)
+    by_x = x @ to_inner
     to_shift1 += to_inner.sum(0)
-    to_scale1 += (to_inner * first).sum(0)
-    to_weight1 += (x @ to_inner) * encoder.scale1
+    to_scale1 += by_x * encoder.weight1
+    to_weight1 += by_x * encoder.scale1
 
 
 def _full_precision(like: Tensor) -> torch.autocast:

@@ -22,7 +22,7 @@ from torch import Tensor
 # at the paper's size; and another group, some dozens of small calls per layer, which on a GPU are
 # kernel launches.
 TOKEN_COST = 170
-GROUP_COST_CPU = 2_000
+GROUP_COST_CPU = 600
 GROUP_COST_GPU = 150_000
 
 

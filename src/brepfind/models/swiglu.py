@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from brepfind.models.linear import linear, product
+from brepfind.models.linear import add_product, linear, product
 
 
 def swiglu(x: Tensor, w1: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
@@ -47,5 +47,5 @@ class _SwiGLU(torch.autograd.Function):
         to_w2 = product(gradient.t(), buffer.t())
         to_value = torch.mul(active, to_gated, out=buffer)
         to_gate = torch.ops.aten.silu_backward(to_gated.mul_(value), gate)
-        to_x = product(to_gate, w1.t()).add_(product(to_value, w3.t()))
+        to_x = add_product(product(to_gate, w1.t()), to_value, w3.t())
         return to_x, product(to_gate.t(), x.t()), to_w2, product(to_value.t(), x.t())

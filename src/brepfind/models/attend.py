@@ -1,0 +1,147 @@
+"""Attention of many parts of different size with a bias that learns, in one step of autograd.
+
+``scaled_dot_product_attention`` takes its plain path when the bias needs a gradient. Here the score
+matrix of a group is made once and turned into its softmax in place; backwards, the gradient of the
+weights becomes that of the scores in place, and is the bias's gradient as it stands.
+
+Shape letters are those of :mod:`brepfind.models.ragged`; H query heads, KV key heads, R = H / KV
+query heads per key head, d their width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from brepfind.models.ragged import Group, Layout
+from brepfind.models.rope import at_least_float32
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    biases: list[Tensor],
+    layout: Layout,
+    dropout: float = 0.0,
+) -> Tensor:
+    """``dropout(softmax(q k / sqrt(d) + bias)) v`` within each part.
+
+    Products are taken in the dtype of ``queries``, scores and softmax at least in float32.
+
+    Args:
+        queries: (T, H, d). keys, values: (T, KV, d); of one dtype.
+        biases: (b, H, L, L) per group.
+        dropout: share of the weights that is dropped; 0 outside training.
+
+    Returns:
+        (T, H * d).
+    """
+    out: Tensor = _Attend.apply(queries, keys, values, layout, dropout, *biases)
+    return out
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        layout: Layout,
+        dropout: float,
+        *biases: Tensor,
+    ) -> Tensor:
+        ctx.layout, ctx.dropout = layout, dropout
+        scale = queries.shape[2] ** -0.5
+        out = torch.empty_like(queries)
+        kept: list[Tensor] = []
+        with torch.autocast(queries.device.type, enabled=False):
+            for group, bias in zip(layout.groups, biases, strict=True):
+                q, k, v = _blocks(group, queries, keys, values)
+                rows = bias.view(len(q), -1, group.length)
+                if rows.dtype == q.dtype:
+                    scores = torch.baddbmm(rows, q, k.mT, alpha=scale)
+                else:  # autocast: the product in half precision, the bias and the sum in full
+                    scores = torch.add(rows, torch.bmm(q, k.mT), alpha=scale)
+                scores = at_least_float32(scores)
+                weights = torch.softmax(scores, -1, out=scores)
+                seen, mask = _drop(weights, dropout)
+                _put(group, torch.bmm(seen.to(v.dtype), v), out)
+                kept += [weights, *mask]
+        ctx.save_for_backward(queries, keys, values, *kept)
+        return out.flatten(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        queries, keys, values, *kept = ctx.saved_tensors
+        layout: Layout = ctx.layout
+        scale = queries.shape[2] ** -0.5
+        gradient = gradient.view(queries.shape)
+        to_queries, to_keys, to_values = map(torch.empty_like, (queries, keys, values))
+        to_biases = []
+        each = len(kept) // len(layout.groups)
+        with torch.autocast(queries.device.type, enabled=False):
+            for at, group in enumerate(layout.groups):
+                weights, *mask = kept[at * each : (at + 1) * each]
+                q, k, v = _blocks(group, queries, keys, values)
+                to_out = _stacked(group, gradient, keys.shape[1])
+                seen = _dropped(weights, mask, ctx.dropout)
+                _put(group, torch.bmm(seen.to(v.dtype).mT, to_out), to_values)
+                to_weights = _dropped(torch.bmm(to_out, v.mT), mask, ctx.dropout)
+                to_scores = at_least_float32(to_weights)
+                torch._softmax_backward_data(
+                    to_scores, weights, -1, weights.dtype, grad_input=to_scores
+                )
+                to_biases.append(to_scores.view(len(group.counts), -1, *[group.length] * 2))
+                to_scores = to_scores.to(q.dtype)
+                _put(group, torch.bmm(to_scores, k).mul_(scale), to_queries)
+                _put(group, torch.bmm(to_scores.mT, q).mul_(scale), to_keys)
+        return to_queries, to_keys, to_values, None, None, *to_biases
+
+
+def _blocks(
+    group: Group, queries: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A group's (b * KV, R * L, d) queries and (b * KV, L, d) keys and values."""
+    heads = keys.shape[1]
+    q, k, v = (_stacked(group, tokens, heads) for tokens in (queries, keys, values))
+    return q, k, v
+
+
+def _stacked(group: Group, tokens: Tensor, kv_heads: int) -> Tensor:
+    """A group's rows of (T, KV * R, d) as (b * KV, R * L, d).
+
+    The query heads that share a key head stand under each other as rows of one product, so that
+    keys and values are never repeated.
+    """
+    per_head = tokens[group.start : group.end].unflatten(1, (kv_heads, -1))
+    per_part = per_head.unflatten(0, (-1, group.length))  # (b, L, KV, R, d)
+    return per_part.permute(0, 2, 3, 1, 4).flatten(2, 3).flatten(0, 1)
+
+
+def _put(group: Group, stacked: Tensor, tokens: Tensor) -> None:
+    """The way back from :func:`_stacked`, into the group's rows of ``tokens``."""
+    parts, length = len(group.counts), group.length
+    per_part = stacked.unflatten(1, (-1, length)).unflatten(0, (parts, -1))  # (b, KV, R, L, d)
+    here = tokens[group.start : group.end].unflatten(0, (parts, length))
+    here.unflatten(2, per_part.shape[1:3]).copy_(per_part.permute(0, 3, 1, 2, 4))
+
+
+def _drop(weights: Tensor, dropout: float) -> tuple[Tensor, list[Tensor]]:
+    """Weights with a share of them dropped, and the mask of the rest if there is one."""
+    if dropout == 0:
+        return weights, []
+    dropped, mask = torch.native_dropout(weights, dropout, True)
+    return dropped, [mask]
+
+
+def _dropped(weights: Tensor, mask: list[Tensor], dropout: float) -> Tensor:
+    """``weights`` as :func:`_drop` made them; the gradient is dropped by the same rule."""
+    if not mask:
+        return weights
+    return torch.ops.aten.native_dropout_backward(weights, mask[0], 1 / (1 - dropout))
