@@ -13,6 +13,7 @@ from typing import Any
 
 from brepfind.files import digest, read_json, sha256
 from brepfind.log import progress
+from brepfind.processes import cores
 from brepfind.training.config import TrainConfig
 from brepfind.training.job import Job
 
@@ -97,9 +98,8 @@ class Training:
 
 def train_all(trainings: Sequence[Training]) -> None:
     """Train what is not there yet, one process per core."""
-    cores = len(os.sched_getaffinity(0))
     todo = list({one.folder: one for one in trainings if not one.done}.values())
-    with progress("training", len(todo)) as bar, ThreadPoolExecutor(cores) as pool:
+    with progress("training", len(todo)) as bar, ThreadPoolExecutor(cores()) as pool:
         # The first alone: it computes the frozen features that the others read.
         for one in todo[:1]:
             one.run()
