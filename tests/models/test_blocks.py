@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from brepfind.models import linear as linear_module
-from brepfind.models.attend import attend
+from brepfind.models.attend import SharedBias, attend
 from brepfind.models.grid_cnn import GridCNN
 from brepfind.models.linear import linear
 from brepfind.models.norm import BatchNorm, RMSNorm
@@ -169,7 +169,7 @@ def test_attention(dropout: float) -> None:
     layout, qkv, biases = _attention_inputs(torch.float64)
     assert len(layout.groups) > 1
     torch.manual_seed(3)
-    ours = attend(*qkv, biases, layout, dropout)
+    ours = attend(*qkv, SharedBias.of(biases), layout, dropout)
     torch.manual_seed(3)  # the same weights are dropped
     theirs = _plain_attention(layout, qkv, biases, dropout)
     torch.testing.assert_close(ours, theirs)
@@ -182,7 +182,7 @@ def test_attention_in_half_precision() -> None:
     """Products in bfloat16, the bias and the softmax in float32, each gradient in its own dtype."""
     layout, qkv, biases = _attention_inputs(torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16):
-        ours = attend(*qkv, biases, layout)
+        ours = attend(*qkv, SharedBias.of(biases), layout)
     exact = [tensor.detach().float().requires_grad_() for tensor in qkv]
     theirs = _plain_attention(layout, exact, biases)
     assert ours.dtype == torch.bfloat16

@@ -1,8 +1,9 @@
-"""Attention of many parts of different size with a bias that learns, in one step of autograd.
+"""Attention of many parts of different size with a bias that learns and that all layers share.
 
 ``scaled_dot_product_attention`` takes its plain path when the bias needs a gradient. Here the score
 matrix of a group is made once and turned into its softmax in place; backwards, the gradient of the
-weights becomes that of the scores in place, and is the bias's gradient as it stands.
+weights becomes that of the scores in place and is added to the bias's, of which there is one for
+all layers: a matrix of that size is never made only to be added up.
 
 Shape letters are those of :mod:`brepfind.models.ragged`; H query heads, KV key heads, R = H / KV
 query heads per key head, d their width.
@@ -10,6 +11,7 @@ query heads per key head, d their width.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,11 +22,48 @@ from brepfind.models.ragged import Group, Layout
 from brepfind.models.rope import at_least_float32
 
 
+@dataclass(frozen=True, slots=True)
+class SharedBias:
+    """A bias for the attention of any number of layers.
+
+    Attributes:
+        blocks: (b, H, L, L) per group, outside autograd.
+        tie: (0,), what autograd sees in their place: each attention depends on it, so the bias's
+            gradient is asked for after all of them have added to it.
+        sums: the gradient so far, per group; empty before the first.
+    """
+
+    blocks: tuple[Tensor, ...]
+    tie: Tensor
+    sums: list[Tensor]
+
+    @classmethod
+    def of(cls, biases: list[Tensor]) -> SharedBias:
+        """Args: biases: (b, H, L, L) per group, float32 or float64."""
+        sums: list[Tensor] = []
+        tie: Tensor = _Tie.apply(sums, *biases)
+        return cls(tuple(bias.detach() for bias in biases), tie, sums)
+
+
+class _Tie(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, sums: list[Tensor], *biases: Tensor) -> Tensor:
+        ctx.sums = sums
+        return biases[0].new_empty(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = tuple(ctx.sums)
+        ctx.sums.clear()  # the same graph may be walked again
+        return None, *gradients
+
+
 def attend(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    biases: list[Tensor],
+    bias: SharedBias,
     layout: Layout,
     dropout: float = 0.0,
 ) -> Tensor:
@@ -34,13 +73,12 @@ def attend(
 
     Args:
         queries: (T, H, d). keys, values: (T, KV, d); of one dtype.
-        biases: (b, H, L, L) per group.
         dropout: share of the weights that is dropped; 0 outside training.
 
     Returns:
         (T, H * d).
     """
-    out: Tensor = _Attend.apply(queries, keys, values, layout, dropout, *biases)
+    out: Tensor = _Attend.apply(queries, keys, values, bias.tie, bias, layout, dropout)
     return out
 
 
@@ -51,23 +89,23 @@ class _Attend(torch.autograd.Function):
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
+        tie: Tensor,
+        bias: SharedBias,
         layout: Layout,
         dropout: float,
-        *biases: Tensor,
     ) -> Tensor:
-        ctx.layout, ctx.dropout = layout, dropout
+        ctx.sums, ctx.layout, ctx.dropout = bias.sums, layout, dropout
         scale = queries.shape[2] ** -0.5
         out = torch.empty_like(queries)
         kept: list[Tensor] = []
         with torch.autocast(queries.device.type, enabled=False):
-            for group, bias in zip(layout.groups, biases, strict=True):
+            for group, block in zip(layout.groups, bias.blocks, strict=True):
                 q, k, v = _blocks(group, queries, keys, values)
-                rows = bias.view(len(q), -1, group.length)
+                rows = block.view(len(q), -1, group.length)
                 if rows.dtype == q.dtype:
                     scores = torch.baddbmm(rows, q, k.mT, alpha=scale)
                 else:  # autocast: the product in half precision, the bias and the sum in full
                     scores = torch.add(rows, torch.bmm(q, k.mT), alpha=scale)
-                scores = at_least_float32(scores)
                 weights = torch.softmax(scores, -1, out=scores)
                 seen, mask = _drop(weights, dropout)
                 _put(group, torch.bmm(seen.to(v.dtype), v), out)
@@ -81,9 +119,9 @@ class _Attend(torch.autograd.Function):
         queries, keys, values, *kept = ctx.saved_tensors
         layout: Layout = ctx.layout
         scale = queries.shape[2] ** -0.5
-        gradient = gradient.view(queries.shape)
+        gradient = gradient.reshape(queries.shape)
         to_queries, to_keys, to_values = map(torch.empty_like, (queries, keys, values))
-        to_biases = []
+        to_blocks = []
         each = len(kept) // len(layout.groups)
         with torch.autocast(queries.device.type, enabled=False):
             for at, group in enumerate(layout.groups):
@@ -93,15 +131,21 @@ class _Attend(torch.autograd.Function):
                 seen = _dropped(weights, mask, ctx.dropout)
                 _put(group, torch.bmm(seen.to(v.dtype).mT, to_out), to_values)
                 to_weights = _dropped(torch.bmm(to_out, v.mT), mask, ctx.dropout)
-                to_scores = at_least_float32(to_weights)
+                to_scores = to_weights.to(weights.dtype)
                 torch._softmax_backward_data(
                     to_scores, weights, -1, weights.dtype, grad_input=to_scores
                 )
-                to_biases.append(to_scores.view(len(group.counts), -1, *[group.length] * 2))
+                to_block = to_scores.view(len(group.counts), -1, group.length, group.length)
+                if at < len(ctx.sums):
+                    ctx.sums[at] += to_block
+                else:
+                    to_blocks.append(to_block)
                 to_scores = to_scores.to(q.dtype)
                 _put(group, torch.bmm(to_scores, k).mul_(scale), to_queries)
                 _put(group, torch.bmm(to_scores.mT, q).mul_(scale), to_keys)
-        return to_queries, to_keys, to_values, None, None, *to_biases
+        ctx.sums.extend(to_blocks)
+        to_tie = weights.new_empty(0)
+        return to_queries, to_keys, to_values, to_tie, None, None, None
 
 
 def _blocks(
@@ -119,17 +163,17 @@ def _stacked(group: Group, tokens: Tensor, kv_heads: int) -> Tensor:
     The query heads that share a key head stand under each other as rows of one product, so that
     keys and values are never repeated.
     """
-    per_head = tokens[group.start : group.end].unflatten(1, (kv_heads, -1))
-    per_part = per_head.unflatten(0, (-1, group.length))  # (b, L, KV, R, d)
-    return per_part.permute(0, 2, 3, 1, 4).flatten(2, 3).flatten(0, 1)
+    parts, length, width = len(group.counts), group.length, tokens.shape[2]
+    per_head = tokens[group.start : group.end].view(parts, length, kv_heads, -1, width)
+    return per_head.permute(0, 2, 3, 1, 4).reshape(parts * kv_heads, -1, width)
 
 
 def _put(group: Group, stacked: Tensor, tokens: Tensor) -> None:
     """The way back from :func:`_stacked`, into the group's rows of ``tokens``."""
-    parts, length = len(group.counts), group.length
-    per_part = stacked.unflatten(1, (-1, length)).unflatten(0, (parts, -1))  # (b, KV, R, L, d)
-    here = tokens[group.start : group.end].unflatten(0, (parts, length))
-    here.unflatten(2, per_part.shape[1:3]).copy_(per_part.permute(0, 3, 1, 2, 4))
+    parts, length, width = len(group.counts), group.length, tokens.shape[2]
+    per_head = stacked.view(parts, len(stacked) // parts, -1, length, width)
+    here = tokens[group.start : group.end].view(parts, length, per_head.shape[1], -1, width)
+    here.copy_(per_head.permute(0, 3, 1, 2, 4))
 
 
 def _drop(weights: Tensor, dropout: float) -> tuple[Tensor, list[Tensor]]:

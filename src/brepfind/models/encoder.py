@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from brepfind.errors import CheckpointError, InputError
 from brepfind.graphs.batch import PartBatch
 from brepfind.models import rope
-from brepfind.models.attend import attend
+from brepfind.models.attend import SharedBias, attend
 from brepfind.models.features import FaceFeatures, PairBias
 from brepfind.models.grid_cnn import GridCNN
 from brepfind.models.linear import Linear
@@ -169,11 +169,11 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, biases: list[Tensor], layout: Layout
+        self, x: Tensor, cos: Tensor, sin: Tensor, bias: SharedBias, layout: Layout
     ) -> Tensor:
         """Args:
 
-        x: (T, dim). cos, sin: (T, 1, head_dim / 2). biases: (b, H, L, L) per group.
+        x: (T, dim). cos, sin: (T, 1, head_dim / 2).
 
         Returns (T, dim).
         """
@@ -181,7 +181,7 @@ class Attention(nn.Module):
         keys = rope.rotate(self.wk(x).unflatten(-1, (self.kv_heads, self.head_dim)), cos, sin)
         values = self.wv(x).unflatten(-1, (self.kv_heads, self.head_dim))
         dropout = self.dropout.p if self.training else 0.0
-        return self.wo(attend(queries, keys, values, biases, layout, dropout))
+        return self.wo(attend(queries, keys, values, bias, layout, dropout))
 
 
 class Layer(nn.Module):
@@ -201,11 +201,11 @@ class Layer(nn.Module):
         self.final_layer_norm = RMSNorm(config.dim)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, biases: list[Tensor], layout: Layout) -> Tensor:
-        """Args: x: (T, dim). biases: (b, H, L, L) per group. Returns (T, dim)."""
+    def forward(self, x: Tensor, bias: SharedBias, layout: Layout) -> Tensor:
+        """Args: x: (T, dim). Returns (T, dim)."""
         cos = self.freqs_cos[layout.positions, None]
         sin = self.freqs_sin[layout.positions, None]
-        x = x + self.dropout(self.self_attn(self.self_attn_layer_norm(x), cos, sin, biases, layout))
+        x = x + self.dropout(self.self_attn(self.self_attn_layer_norm(x), cos, sin, bias, layout))
         inner = self.dropout(self.feed_forward(self.final_layer_norm(x)))
         return x + self.dropout(self.feed_forward(inner))
 
@@ -258,15 +258,15 @@ class BrepEncoder(nn.Module):
         layout = Layout.of(batch.face_counts)
         self._check(layout)
         faces = self.graph_node_feature(batch)
-        biases = self.graph_attn_bias(batch, faces, layout)
+        bias = SharedBias.of(self.graph_attn_bias(batch, faces, layout))
         token = self.graph_node_feature.graph_token.weight.to(faces.dtype)
         x = layout.with_token(token, faces)
         x = self.dropout(self.emb_layer_norm(x))
         for layer in self.layers:
             if self.checkpoint_layers and torch.is_grad_enabled():
-                x = checkpoint(layer, x, biases, layout, use_reentrant=False)
+                x = checkpoint(layer, x, bias, layout, use_reentrant=False)
             else:
-                x = layer(x, biases, layout)
+                x = layer(x, bias, layout)
         return EncoderOutput(graph=x[layout.token_rows], faces=x[layout.face_rows])
 
     def encode_surfaces(self, face_grid: Tensor) -> Tensor:

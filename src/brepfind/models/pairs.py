@@ -76,13 +76,13 @@ class Walks:
             starts: int64 (P,), the number of edges before those of the pair's part.
             weights: (P,), of each row that the pair adds up.
         """
-        real = path >= 0
-        lengths = real.sum(1)
-        pairs = torch.arange(len(path), device=path.device, dtype=torch.int32)
-        pairs = torch.repeat_interleave(pairs, lengths)
-        step = torch.nonzero(real)[:, 1] if path.shape[1] else pairs.long()
-        rows = ((path[real] + starts[pairs]).mul_(path.shape[1]).add_(step)).int()
+        steps = path.shape[1]
+        cells = torch.nonzero(path.flatten() >= 0)[:, 0]
+        pairs = torch.div(cells, steps, rounding_mode="floor") if steps else cells
+        rows = path.flatten()[cells].add_(starts[pairs]).mul_(steps).add_(cells - pairs * steps)
+        lengths = torch.bincount(pairs, minlength=len(path))
         flat_weights = weights[pairs]
+        rows, pairs = rows.int(), pairs.int()
         order = torch.argsort(rows, stable=True)
         uses = torch.bincount(rows, minlength=table_size)
         return cls(
