@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from brepfind.models.ragged import Group, Layout
-from brepfind.models.rope import at_least_float32
 
 
 @dataclass(frozen=True, slots=True)
