@@ -193,3 +193,19 @@ def test_attention_in_half_precision() -> None:
     ):
         assert gradient.dtype == tensor.dtype
         torch.testing.assert_close(gradient.float(), other, rtol=0.05, atol=0.05)
+
+
+def test_attentions_share_one_bias() -> None:
+    """Its gradient is the sum over the attentions, each time that the graph is walked."""
+    layout, qkv, biases = _attention_inputs(torch.float64)
+    other = [tensor.detach().flip(0).requires_grad_() for tensor in qkv]
+    shared = SharedBias.of(biases)
+    ours = attend(*qkv, shared, layout) + attend(*other, shared, layout).sin()
+    theirs = _plain_attention(layout, qkv, biases) + _plain_attention(layout, other, biases).sin()
+    inputs = [*qkv, *other, *biases]
+    seed = torch.ones_like(ours)
+    expected = torch.autograd.grad(theirs, inputs, seed)
+    for _ in range(2):
+        found = torch.autograd.grad(ours, inputs, seed, retain_graph=True)
+        for mine, plain in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, plain)
