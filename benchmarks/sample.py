@@ -202,7 +202,7 @@ def _print(name: str, table: Mapping[str, Any]) -> None:
         said = f"  {row:20s} {recalls}"
         said += _margin("over ridge", numbers.get("mean_recall_over_ridge"))
         said += _margin("brepfind over it", numbers.get("mean_recall_of_brepfind_over_it"))
-        console.print(said, markup=False, highlight=False)
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 def _margin(what: str, margin: Mapping[str, Any] | None) -> str:
