@@ -2,7 +2,7 @@
 
 Rows: this model; it without pretraining, without what tells it of size, without the comparison of
 lengths, without descriptors; ridge regression from descriptors; chance. Captions: those of the
-sample's templates, and those that a person wrote for parts of the test split. Three more models
+sample's templates, and those written by hand for parts of the test split. Three more models
 are trained without one family of phrasings each and asked in that one alone, beside a model that
 knew it: one that learned templates falls there.
 

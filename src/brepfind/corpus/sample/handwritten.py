@@ -1,4 +1,4 @@
-"""Captions that a person wrote for parts of the sample, in words that no template has.
+"""Captions written by hand for parts of the sample, in words that no template has.
 
 They were written by looking at the facts of the parts in the test split of the default sample
 (``prepare.seed: 20``, ``split.seed: 7``, a quarter for test, at 160 and at 400 parts), and are only
