@@ -209,3 +209,13 @@ def test_attentions_share_one_bias() -> None:
         found = torch.autograd.grad(ours, inputs, seed, retain_graph=True)
         for mine, plain in zip(found, expected, strict=True):
             torch.testing.assert_close(mine, plain)
+
+
+def test_a_gradient_that_leaves_the_bias_out_leaves_nothing_behind() -> None:
+    layout, qkv, biases = _attention_inputs(torch.float64)
+    ours = attend(*qkv, SharedBias.of(biases), layout)
+    seed = torch.ones_like(ours)
+    torch.autograd.grad(ours, qkv, seed, retain_graph=True)
+    expected = torch.autograd.grad(_plain_attention(layout, qkv, biases), biases, seed)
+    for mine, plain in zip(torch.autograd.grad(ours, biases, seed), expected, strict=True):
+        torch.testing.assert_close(mine, plain)

@@ -29,33 +29,55 @@ class SharedBias:
         blocks: (b, H, L, L) per group, outside autograd.
         tie: (0,), what autograd sees in their place: each attention depends on it, so the bias's
             gradient is asked for after all of them have added to it.
-        sums: the gradient so far, per group; empty before the first.
+        sums: the gradient so far, per group.
     """
 
     blocks: tuple[Tensor, ...]
     tie: Tensor
-    sums: list[Tensor]
+    sums: _Sums
 
     @classmethod
     def of(cls, biases: list[Tensor]) -> SharedBias:
         """Args: biases: (b, H, L, L) per group, float32 or float64."""
-        sums: list[Tensor] = []
+        sums = _Sums()
         tie: Tensor = _Tie.apply(sums, *biases)
         return cls(tuple(bias.detach() for bias in biases), tie, sums)
 
 
+class _Sums:
+    """What the attentions add up in one walk of autograd through the graph.
+
+    A walk that does not reach the bias leaves its sums behind; the next must not count them.
+    """
+
+    def __init__(self) -> None:
+        self._walk = -1
+        self._blocks: list[Tensor] = []
+
+    def of_this_walk(self) -> list[Tensor]:
+        """One per group, empty before the first attention has added its own."""
+        walk = torch._C._current_graph_task_id()
+        if walk != self._walk:
+            self._walk, self._blocks = walk, []
+        return self._blocks
+
+    def take(self) -> tuple[Tensor, ...]:
+        """All of them, and keep none."""
+        blocks = tuple(self.of_this_walk())
+        self._walk, self._blocks = -1, []
+        return blocks
+
+
 class _Tie(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, sums: list[Tensor], *biases: Tensor) -> Tensor:
+    def forward(ctx: Any, sums: _Sums, *biases: Tensor) -> Tensor:
         ctx.sums = sums
         return biases[0].new_empty(0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = tuple(ctx.sums)
-        ctx.sums.clear()  # the same graph may be walked again
-        return None, *gradients
+        return None, *ctx.sums.take()
 
 
 def attend(
@@ -120,7 +142,8 @@ class _Attend(torch.autograd.Function):
         scale = queries.shape[2] ** -0.5
         gradient = gradient.reshape(queries.shape)
         to_queries, to_keys, to_values = map(torch.empty_like, (queries, keys, values))
-        to_blocks = []
+        to_blocks: list[Tensor] = []
+        sums = ctx.sums.of_this_walk()
         each = len(kept) // len(layout.groups)
         with torch.autocast(queries.device.type, enabled=False):
             for at, group in enumerate(layout.groups):
@@ -135,14 +158,14 @@ class _Attend(torch.autograd.Function):
                     to_scores, weights, -1, weights.dtype, grad_input=to_scores
                 )
                 to_block = to_scores.view(len(group.counts), -1, group.length, group.length)
-                if at < len(ctx.sums):
-                    ctx.sums[at] += to_block
+                if at < len(sums):
+                    sums[at] += to_block
                 else:
                     to_blocks.append(to_block)
                 to_scores = to_scores.to(q.dtype)
                 _put(group, torch.bmm(to_scores, k).mul_(scale), to_queries)
                 _put(group, torch.bmm(to_scores.mT, q).mul_(scale), to_keys)
-        ctx.sums.extend(to_blocks)
+        sums.extend(to_blocks)
         to_tie = weights.new_empty(0)
         return to_queries, to_keys, to_values, to_tie, None, None, None
 
