@@ -23,7 +23,7 @@ import torch
 from benchmarks.encoder_batches import random_batch
 from brepfind.distributed.group import Group, assert_no_complex, open_group
 from brepfind.models.encoder import EncoderConfig
-from brepfind.models.numbers import sentence_lengths
+from brepfind.models.numbers import sentence_numbers
 from brepfind.training.batches import Micro, StepBatch
 from brepfind.training.build import Pairs, build_dual, build_optimizer
 from brepfind.training.config import LossConfig, TrainConfig
@@ -95,7 +95,7 @@ def check(group: Group, precision: str, pairs: int) -> float:
                 parts=random_batch(sizes, seed=group.rank),
                 hidden=hidden,
                 mask=tokens.mask,
-                lengths=sentence_lengths(captions),
+                numbers=sentence_numbers(captions),
             ),
         ),
         same=torch.eye(config.batch_size, dtype=torch.bool),

@@ -12,6 +12,7 @@ import torch
 from brepfind.graphs.batch import MAX_PATH, PartBatch
 from brepfind.graphs.descriptors import SHAPE_FIELDS
 from brepfind.graphs.lengths import LENGTH_PLACES
+from brepfind.graphs.patterns import PATTERN_PLACES
 
 GRID = 10
 
@@ -63,6 +64,7 @@ def random_batch(sizes: list[int], seed: int) -> PartBatch:
         size=normal(len(sizes), 5),
         shape=normal(len(sizes), len(SHAPE_FIELDS)),
         lengths=normal(len(sizes), LENGTH_PLACES),
+        patterns=normal(len(sizes), PATTERN_PLACES),
     )
 
 

@@ -41,7 +41,7 @@ from benchmarks.encoder_batches import random_batch
 from brepfind.distributed.group import Group, open_group
 from brepfind.events import EventFile
 from brepfind.files import write_json
-from brepfind.models.numbers import sentence_lengths
+from brepfind.models.numbers import sentence_numbers
 from brepfind.params import read_params
 from brepfind.training.batches import Micro, StepBatch
 from brepfind.training.build import Pairs, build_dual, build_optimizer
@@ -89,7 +89,7 @@ def batches_of(config: TrainConfig, module: Pairs, rank: int) -> list[StepBatch]
             parts=parts,
             hidden=module.dual.text.lower(tokens),
             mask=tokens.mask,
-            lengths=sentence_lengths(captions),
+            numbers=sentence_numbers(captions),
         )
         found.append(
             StepBatch(

@@ -22,6 +22,7 @@ from transformers import (
 from brepfind.graphs.batch import MAX_PATH, PartBatch
 from brepfind.graphs.descriptors import SHAPE_FIELDS
 from brepfind.graphs.lengths import LENGTH_PLACES
+from brepfind.graphs.patterns import PATTERN_PLACES
 
 SENTENCES = [
     "a hex bolt M8 x 30 with a washer face",
@@ -186,6 +187,7 @@ def random_part(
         size=torch.randn(1, 5),
         shape=torch.randn(1, len(SHAPE_FIELDS)),
         lengths=torch.rand(1, LENGTH_PLACES),
+        patterns=torch.rand(1, PATTERN_PLACES),
     )
 
 

@@ -10,6 +10,7 @@ from brepfind.errors import InputError
 from brepfind.graphs.batch import PartBatch
 from brepfind.graphs.descriptors import SHAPE_FIELDS
 from brepfind.graphs.lengths import LENGTH_PLACES, length_row
+from brepfind.graphs.patterns import PATTERN_PLACES, numbers_row
 from brepfind.models.dual import (
     MAX_LOGIT_SCALE,
     DualConfig,
@@ -18,7 +19,7 @@ from brepfind.models.dual import (
 )
 from brepfind.models.encoder import BrepEncoder, EncoderConfig
 from brepfind.models.norm import BatchNorm
-from brepfind.models.numbers import sentence_lengths
+from brepfind.models.numbers import NUMBER_PLACES, sentence_numbers
 from brepfind.models.text import TextTower
 
 TINY = EncoderConfig(dim=32, layers=2, heads=4, kv_heads=2, feed_forward=96, dropout=0.1)
@@ -45,7 +46,7 @@ def test_both_sides_reach_one_space_and_every_parameter_learns(
     dual.train()
     batch = join([part(6, seed=1), part(1, seed=2)])
     tokens = dual.text.tokenize(CAPTIONS)
-    out = dual(batch, dual.text.lower(tokens), tokens.mask, sentence_lengths(CAPTIONS))
+    out = dual(batch, dual.text.lower(tokens), tokens.mask, sentence_numbers(CAPTIONS))
     assert out.parts.graph.shape == (2, 32) and out.texts.pooled.shape == (2, 24)
     assert out.parts.projected.shape == out.texts.projected.shape == (2, 16)
     assert out.scale.item() == pytest.approx(1 / 0.07)
@@ -57,7 +58,7 @@ def test_output_is_named_tuples_so_that_ddp_finds_its_tensors(
     dual: DualEncoder, part: Part
 ) -> None:
     tokens = dual.text.tokenize(CAPTIONS[:1])
-    lengths = sentence_lengths(CAPTIONS[:1])
+    lengths = sentence_numbers(CAPTIONS[:1])
     out = dual(part(3, seed=1), dual.text.lower(tokens), tokens.mask, lengths)
     leaves = torch.utils._pytree.tree_leaves(out)
     assert len(leaves) == 5 and all(isinstance(leaf, torch.Tensor) for leaf in leaves)
@@ -92,9 +93,34 @@ def test_lengths_alone_tell_parts_apart_before_any_training(
     with torch.no_grad():
         parts = dual.embed_parts(batch).projected
         hidden = dual.text.lower(tokens)
-        texts = dual.embed_texts(hidden, tokens.mask, sentence_lengths(said)).projected
-        silent = dual.embed_texts(hidden, tokens.mask, torch.zeros(2, LENGTH_PLACES)).projected
+        texts = dual.embed_texts(hidden, tokens.mask, sentence_numbers(said)).projected
+        silent = dual.embed_texts(hidden, tokens.mask, torch.zeros(2, NUMBER_PLACES)).projected
     # What the lengths add to each score: most for the part that is meant.
+    added = (texts - silent) @ (parts[0] - parts[1])
+    assert added[0] > 0.5 and added[1] < -0.5
+
+
+def test_patterns_alone_tell_parts_apart_before_any_training(
+    deberta_folder: object, part: Part, join: Join
+) -> None:
+    config = DualConfig(
+        embed_dim=PATTERN_PLACES,
+        size_features=False,
+        shape_features=False,
+        number_features=False,
+        pattern_features=True,
+    )
+    text = TextTower.load(str(deberta_folder), "last", 1)
+    dual = DualEncoder(BrepEncoder(TINY), text, config).eval()
+    rows = np.stack([numbers_row([2.54, 22.86], [2, 10]), numbers_row([2.54, 7.62], [4])])
+    batch = replace(join([part(6, seed=1)] * 2), patterns=torch.from_numpy(rows))
+    said = ["2x10, 2.54 mm pitch", "four pins, 2.54 mm pitch"]
+    tokens = dual.text.tokenize(said)
+    with torch.no_grad():
+        parts = dual.embed_parts(batch).projected
+        hidden = dual.text.lower(tokens)
+        texts = dual.embed_texts(hidden, tokens.mask, sentence_numbers(said)).projected
+        silent = dual.embed_texts(hidden, tokens.mask, torch.zeros(2, NUMBER_PLACES)).projected
     added = (texts - silent) @ (parts[0] - parts[1])
     assert added[0] > 0.5 and added[1] < -0.5
 

@@ -14,6 +14,7 @@ from brepfind.graphs.backend import dgl
 from brepfind.graphs.batch import MAX_PATH, PartBatch
 from brepfind.graphs.descriptors import SHAPE_FIELDS
 from brepfind.graphs.lengths import LENGTH_PLACES
+from brepfind.graphs.patterns import PATTERN_PLACES
 from brepfind.models.encoder import BrepEncoder, EncoderConfig, architecture
 from brepfind.models.norm import BatchNorm, freeze_batch_norm
 
@@ -63,6 +64,7 @@ def _authors_graph(path: Path) -> PartBatch:
         size=torch.zeros(1, 5),
         shape=torch.zeros(1, len(SHAPE_FIELDS)),
         lengths=torch.zeros(1, LENGTH_PLACES),
+        patterns=torch.zeros(1, PATTERN_PLACES),
     )
 
 

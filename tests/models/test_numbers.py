@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from brepfind.models.numbers import named_in
+from brepfind.graphs.lengths import LENGTH_PLACES, length_row
+from brepfind.graphs.patterns import numbers_row
+from brepfind.models.numbers import NUMBER_PLACES, named_in, sentence_numbers
 
 
 @pytest.mark.parametrize(
@@ -32,9 +35,30 @@ from brepfind.models.numbers import named_in
     ],
 )
 def test_lengths_named_in_a_sentence(text: str, lengths: list[float]) -> None:
-    assert named_in(text) == pytest.approx(lengths)
+    assert named_in(text).lengths == pytest.approx(lengths)
 
 
 def test_any_text_is_read_without_an_error() -> None:
     for text in ("\u0000\u202e8\u00a0mm", "٣ mm", "²", "9" * 5000, "1/" * 400, "-5 mm", "1e400"):
-        assert all(length > 0 for length in named_in(text))
+        lengths, counts = named_in(text)
+        assert all(length > 0 for length in lengths) and all(count > 0 for count in counts)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("2x10 pin header, 2.54 mm pitch", [2, 10]),
+        ("six holes of 6.6 mm, M8", [6, 8]),  # whether M8 is a count cannot be told
+        ("40 mm, 4.0 cm, 1/4, 30°, DIN 912", []),
+        ("1x03", [1, 3]),
+    ],
+)
+def test_counts_named_in_a_sentence(text: str, counts: list[int]) -> None:
+    assert named_in(text).counts == counts
+
+
+def test_rows_of_a_sentence() -> None:
+    row = sentence_numbers(["M8"])[0].numpy()
+    assert np.array_equal(row[:LENGTH_PLACES], length_row([8.0]))
+    assert np.array_equal(row[LENGTH_PLACES:], numbers_row([8.0], [8]))
+    assert sentence_numbers([]).shape == (0, NUMBER_PLACES)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from brepfind.graphs.collate import collate
-from brepfind.models.numbers import sentence_lengths
+from brepfind.models.numbers import sentence_numbers
 from brepfind.retrieval import embed as module
 from brepfind.retrieval.embed import embed, embed_texts, sentence_vectors
 
@@ -20,7 +20,7 @@ def test_rows_are_what_the_model_gives_for_a_part_and_a_caption_alone(dual, worl
     with torch.inference_mode():
         alone = dual.embed_parts(collate(*world.reader.read(["shaft-2"])))
         tokens = dual.text.tokenize(["shaft 2 mm"])
-        lengths = sentence_lengths(["shaft 2 mm"])
+        lengths = sentence_numbers(["shaft 2 mm"])
         said = dual.embed_texts(dual.text.lower(tokens), tokens.mask, lengths)
     row = found.parts["model_id"].tolist().index("shaft-2")
     assert found.cad[row] == pytest.approx(alone.projected[0].numpy(), abs=1e-5)

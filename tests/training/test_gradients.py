@@ -40,7 +40,7 @@ def double(micro: Micro) -> Micro:
         micro,
         parts=replace(micro.parts, **parts),
         hidden=micro.hidden.double(),
-        lengths=micro.lengths.double(),
+        numbers=micro.numbers.double(),
     )
 
 

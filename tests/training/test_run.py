@@ -70,6 +70,11 @@ def test_the_same_run_gives_the_same_bytes(inputs, tmp_path, unbroken) -> None:
         assert (tmp_path / "out" / name).read_bytes() == (unbroken(1) / "out" / name).read_bytes()
 
 
+def test_what_repeats_in_a_part_is_learned_from(inputs, tmp_path) -> None:
+    assert codes(train(inputs, tmp_path, 2, pattern_features=True)) == [0, 0]
+    assert weights(tmp_path)["patterns.weight"].isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("world", "fault"),
     [

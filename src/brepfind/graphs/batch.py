@@ -46,6 +46,8 @@ class PartBatch:
     shape: float32 (B, 26), descriptors in the order of ``descriptors.SHAPE_FIELDS``.
     lengths: float32 (B, LENGTH_PLACES), the lengths one would name of the part; see
         :func:`~brepfind.graphs.lengths.length_row`.
+    patterns: float32 (B, PATTERN_PLACES), what repeats in the part; see
+        :func:`~brepfind.graphs.patterns.pattern_row`.
     """
 
     face_counts: Tensor
@@ -70,6 +72,7 @@ class PartBatch:
     size: Tensor
     shape: Tensor
     lengths: Tensor
+    patterns: Tensor
 
     def __len__(self) -> int:
         """Number of parts."""

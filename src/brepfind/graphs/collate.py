@@ -18,6 +18,7 @@ from brepfind.graphs.descriptors import shape_features
 from brepfind.graphs.dgl_graph import tensor, to_dgl
 from brepfind.graphs.lengths import length_row, named_lengths
 from brepfind.graphs.pairwise import Pairwise
+from brepfind.graphs.patterns import pattern_row
 
 # Lengths, areas and volumes below this are taken for it before the logarithm: a flat part has no
 # height, an open one no volume. In millimetres, their squares and cubes.
@@ -56,6 +57,7 @@ def collate(
         size=torch.from_numpy(np.stack([size_features(part.facts) for part in parts])),
         shape=torch.from_numpy(np.stack([shape_features(part) for part in parts])),
         lengths=torch.from_numpy(np.stack([length_row(named_lengths(part)) for part in parts])),
+        patterns=torch.from_numpy(np.stack([pattern_row(part) for part in parts])),
         face_surface=None if face_surface is None else torch.cat(list(face_surface)),
         edge_curve=None if edge_curve is None else torch.cat(list(edge_curve)),
     )
@@ -68,6 +70,7 @@ def batch_from_dgl(
     size: Tensor,
     shape: Tensor,
     lengths: Tensor,
+    patterns: Tensor,
     face_surface: Tensor | None = None,
     edge_curve: Tensor | None = None,
 ) -> PartBatch:
@@ -76,7 +79,7 @@ def batch_from_dgl(
     Args:
         graph: what ``dgl.batch`` gives for graphs of :func:`~brepfind.graphs.dgl_graph.to_dgl`.
         pairs: the pairwise matrices of each part in it.
-        size, shape, lengths: a row per part, see :class:`PartBatch`.
+        size, shape, lengths, patterns: a row per part, see :class:`PartBatch`.
         face_surface, edge_curve: (F, dim/2) and (E, heads); the fields ``x`` are not read then.
     """
     face_counts, edge_counts = graph.batch_num_nodes().long(), graph.batch_num_edges().long()
@@ -106,6 +109,7 @@ def batch_from_dgl(
         size=size,
         shape=shape,
         lengths=lengths,
+        patterns=patterns,
     )
 
 

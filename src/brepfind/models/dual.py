@@ -14,6 +14,7 @@ from brepfind.errors import InputError
 from brepfind.graphs.batch import SIZE_FIELDS, PartBatch
 from brepfind.graphs.descriptors import SHAPE_FIELDS
 from brepfind.graphs.lengths import LENGTH_PLACES
+from brepfind.graphs.patterns import PATTERN_PLACES
 from brepfind.models.encoder import BrepEncoder
 from brepfind.models.linear import Linear
 from brepfind.models.norm import BatchNorm
@@ -40,6 +41,10 @@ class DualConfig(Section):
     )
     number_features: bool = Field(
         description="compare the lengths that a caption names with those of the part"
+    )
+    pattern_features: bool = Field(
+        False,
+        description="compare the counts and lengths that it names with what repeats in the part",
     )
 
 
@@ -125,12 +130,8 @@ class DualEncoder(nn.Module):
             torch.manual_seed(seed)
             self.part_projection = Projection(encoder.config.dim, facts, width)
             self.text_projection = Projection(text.dim, 0, width)
-            self.lengths = (
-                Linear(LENGTH_PLACES, width, bias=False) if config.number_features else None
-            )
-            if self.lengths is not None:
-                # Rows that share no place start at right angles, as far as the width allows.
-                nn.init.orthogonal_(self.lengths.weight)
+            self.lengths = _comparison(LENGTH_PLACES, width) if config.number_features else None
+            self.patterns = _comparison(PATTERN_PLACES, width) if config.pattern_features else None
         self.logit_scale = nn.Parameter(torch.tensor(INITIAL_LOGIT_SCALE))
         self.register_buffer("facts_mean", torch.zeros(facts))
         self.register_buffer("facts_std", torch.ones(facts))
@@ -140,32 +141,38 @@ class DualEncoder(nn.Module):
         graph = self.encoder(batch).graph
         facts = (self._facts(batch.size, batch.shape) - self.facts_mean) / self.facts_std
         projected = self.part_projection(graph, facts.clamp(-_FACT_LIMIT, _FACT_LIMIT))
-        return PartEmbeddings(graph, self._with_lengths(projected, batch.lengths))
+        return PartEmbeddings(graph, self._compared(projected, batch.lengths, batch.patterns))
 
-    def embed_texts(self, hidden: Tensor, mask: Tensor, lengths: Tensor) -> TextEmbeddings:
-        """Sentences into the common space, from what ``text.lower`` gave and the lengths they name,
-        (B, LENGTH_PLACES).
+    def embed_texts(self, hidden: Tensor, mask: Tensor, numbers: Tensor) -> TextEmbeddings:
+        """Sentences into the common space, from what ``text.lower`` gave and the numbers they name,
+        (B, NUMBER_PLACES).
         """
         pooled = self.text.upper(hidden, mask)
-        return TextEmbeddings(pooled, self._with_lengths(self.text_projection(pooled), lengths))
+        lengths, patterns = numbers.split([LENGTH_PLACES, PATTERN_PLACES], dim=1)
+        return TextEmbeddings(
+            pooled, self._compared(self.text_projection(pooled), lengths, patterns)
+        )
 
     def _facts(self, size: Tensor, shape: Tensor) -> Tensor:
         """(B, facts), the columns that the settings ask for; there may be none."""
         chosen = [size] * self.config.size_features + [shape] * self.config.shape_features
         return torch.cat(chosen, dim=1) if chosen else size[:, :0]
 
-    def _with_lengths(self, projected: Tensor, lengths: Tensor) -> Tensor:
-        if self.lengths is None:
-            return projected
-        return projected + self.lengths(nn.functional.normalize(lengths, dim=1))
+    def _compared(self, projected: Tensor, lengths: Tensor, patterns: Tensor) -> Tensor:
+        """What both sides have in common, added to what the towers say."""
+        if self.lengths is not None:
+            projected = projected + self.lengths(nn.functional.normalize(lengths, dim=1))
+        if self.patterns is not None:
+            projected = projected + self.patterns(patterns)
+        return projected
 
     def forward(
-        self, batch: PartBatch, hidden: Tensor, mask: Tensor, lengths: Tensor
+        self, batch: PartBatch, hidden: Tensor, mask: Tensor, numbers: Tensor
     ) -> DualOutput:
         """Both towers in one call, so that every parameter is in the graph DDP sees."""
         return DualOutput(
             self.embed_parts(batch),
-            self.embed_texts(hidden, mask, lengths),
+            self.embed_texts(hidden, mask, numbers),
             self.logit_scale.float().exp(),
         )
 
@@ -211,6 +218,15 @@ class DualEncoder(nn.Module):
             for module in parts[name].modules():
                 if isinstance(module, BatchNorm):
                     module.frozen = True
+
+
+def _comparison(places: int, width: int) -> Linear:
+    """Carries rows of both sides into the common space. Rows that share no place start at right
+    angles, as far as the width allows.
+    """
+    linear = Linear(places, width, bias=False)
+    nn.init.orthogonal_(linear.weight)
+    return linear
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The lengths that a sentence names, in millimetres.
+"""The lengths and counts that a sentence names.
 
 A tokenizer cuts 127.5 into pieces that say little of how long that is. Here numbers are read as
 numbers: digits, fractions, words, with their unit where there is one.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from text_to_num import alpha2digit
 from torch import Tensor
 
 from brepfind.graphs.lengths import LENGTH_PLACES, length_row
+from brepfind.graphs.patterns import PATTERN_PLACES, numbers_row
 
 _MM_PER_INCH = 25.4
 # Millimetres in a unit; 0 where it measures no length.
@@ -39,17 +41,29 @@ _STANDARD = re.compile(r"\b(?:din|iso|en|asme|ansi|jis|iec|uni|bs|gost)\b[ a-z]{
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
 
 
-def named_in(text: str) -> list[float]:
-    """The lengths in ``text`` in mm, in its order.
+# Columns of what is compared for a sentence: its lengths with the lengths one would name of a part,
+# its lengths and counts with what repeats in it.
+NUMBER_PLACES = LENGTH_PLACES + PATTERN_PLACES
+
+
+class Named(NamedTuple):
+    """Numbers in a sentence's order; ``lengths`` in mm."""
+
+    lengths: list[float]
+    counts: list[int]
+
+
+def named_in(text: str) -> Named:
+    """The numbers in ``text`` that measure or count.
 
     A number without a unit is taken for millimetres, a bare fraction for inches. Counts (three
-    holes) cannot be told from lengths and are among them; angles, weights and the numbers of
-    standards are not.
+    holes) cannot be told from lengths: a whole number without a unit is both. Angles, weights and
+    the numbers of standards are neither.
     """
     # NFKC writes the half sign as 1, a fraction slash, 2.
     plain = unicodedata.normalize("NFKC", text).replace("\u2044", "/").casefold()
     plain = _STANDARD.sub(" ", alpha2digit(plain, "en"))
-    lengths = []
+    lengths, counts = [], []
     for match in _NUMBER.finditer(plain):
         is_fraction = match["over"] is not None
         if is_fraction and int(match["under"]) == 0:
@@ -63,13 +77,18 @@ def named_in(text: str) -> list[float]:
         value *= _UNITS[match["unit"]] if match["unit"] else bare
         if value > 0.0:
             lengths.append(value)
-    return lengths
+        if not match["unit"] and not is_fraction and value.is_integer():
+            counts.append(int(value))
+    return Named(lengths, counts)
 
 
-def sentence_lengths(texts: Sequence[str]) -> Tensor:
-    """float32 (len(texts), LENGTH_PLACES), the row of the lengths that each sentence names."""
-    rows = [length_row(named_in(text)) for text in texts]
-    return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, LENGTH_PLACES)
+def sentence_numbers(texts: Sequence[str]) -> Tensor:
+    """float32 (len(texts), NUMBER_PLACES), the rows of the numbers that each sentence names."""
+    rows = []
+    for text in texts:
+        lengths, counts = named_in(text)
+        rows.append(np.concatenate([length_row(lengths), numbers_row(lengths, counts)]))
+    return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, NUMBER_PLACES)
 
 
 def _decimal(text: str) -> float:

@@ -18,7 +18,7 @@ from brepfind.graphs.collate import collate
 from brepfind.graphs.dataset import PartReader
 from brepfind.log import progress
 from brepfind.models.dual import DualEncoder
-from brepfind.models.numbers import sentence_lengths
+from brepfind.models.numbers import sentence_numbers
 from brepfind.models.text import TextTower
 from brepfind.retrieval.embeddings import Embeddings
 from brepfind.retrieval.relevant import plain_caption
@@ -108,7 +108,7 @@ def embed_texts(
             ]
         tokens = tokens._replace(ids=tokens.ids.to(device), mask=tokens.mask.to(device))
         pooled, projected = model.embed_texts(
-            model.text.lower(tokens), tokens.mask, sentence_lengths(batch).to(device)
+            model.text.lower(tokens), tokens.mask, sentence_numbers(batch).to(device)
         )
         before.append(_plain(pooled))
         after.append(_plain(projected))

@@ -14,7 +14,7 @@ from brepfind.graphs.collate import collate
 from brepfind.graphs.dataset import PartReader
 from brepfind.metrics.activations import UnitVitals, unit_vitals
 from brepfind.models.dual import DualEncoder
-from brepfind.models.numbers import sentence_lengths
+from brepfind.models.numbers import sentence_numbers
 
 # Modules with one matrix in and one out, a row per token, face, edge or part.
 _KINDS = (nn.Linear, nn.LayerNorm)
@@ -44,7 +44,7 @@ def probe_units(
         tokens = model.text.tokenize(captions)
         mask = tokens.mask.to(device)
         tokens = tokens._replace(ids=tokens.ids.to(device), mask=mask)
-        model.embed_texts(model.text.lower(tokens), mask, sentence_lengths(captions).to(device))
+        model.embed_texts(model.text.lower(tokens), mask, sentence_numbers(captions).to(device))
     finally:
         for hook in hooks:
             hook.remove()

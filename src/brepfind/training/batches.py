@@ -27,13 +27,13 @@ class Micro:
         parts: b parts.
         hidden: (b, T, h), what the frozen layers of the text tower give for the captions.
         mask: (b, T), 1 at tokens.
-        lengths: (b, LENGTH_PLACES), the lengths that the captions name.
+        numbers: (b, NUMBER_PLACES), the lengths and counts that the captions name.
     """
 
     parts: PartBatch
     hidden: Tensor
     mask: Tensor
-    lengths: Tensor
+    numbers: Tensor
 
     def to(self, device: torch.device) -> Micro:
         """The same pairs on another device; copies overlap with work where memory is pinned."""
@@ -41,7 +41,7 @@ class Micro:
             parts=self.parts.to(device, non_blocking=True),
             hidden=self.hidden.to(device, non_blocking=True),
             mask=self.mask.to(device, non_blocking=True),
-            lengths=self.lengths.to(device, non_blocking=True),
+            numbers=self.numbers.to(device, non_blocking=True),
         )
 
     def pin_memory(self) -> Micro:
@@ -50,7 +50,7 @@ class Micro:
             parts=self.parts.pin_memory(),
             hidden=self.hidden.pin_memory(),
             mask=self.mask.pin_memory(),
-            lengths=self.lengths.pin_memory(),
+            numbers=self.numbers.pin_memory(),
         )
 
 

@@ -28,7 +28,7 @@ class Pairs(nn.Module):
 
     def forward(self, micro: Micro) -> tuple[Tensor, Tensor, Tensor]:
         """Returns part rows (b, D), text rows (b, D), not normalised, and the logits' factor."""
-        output = self.dual(micro.parts, micro.hidden, micro.mask, micro.lengths)
+        output = self.dual(micro.parts, micro.hidden, micro.mask, micro.numbers)
         return output.parts.projected, output.texts.projected, output.scale
 
     def after_step(self) -> None:

@@ -67,6 +67,9 @@ class TrainConfig(Section):
     number_features: bool = Field(
         description="compare the lengths that a caption names with the part's own"
     )
+    pattern_features: bool = Field(
+        False, description="compare the counts and lengths that it names with what repeats in it"
+    )
     freeze: list[FrozenPart] = Field(
         description="parts that do not learn; their features are computed once and kept"
     )

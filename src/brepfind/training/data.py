@@ -151,7 +151,7 @@ class Pieces:
         surface, curve: what frozen CNNs gave, or None where they learn.
         hidden: what the frozen layers of the text tower gave.
         pad: what a caption shorter than the batch's longest is filled with.
-        lengths: float32 (captions, LENGTH_PLACES), what each names; a row is taken by number.
+        numbers: float32 (captions, NUMBER_PLACES), what each names; a row is taken by number.
     """
 
     reader: PartReader
@@ -160,7 +160,7 @@ class Pieces:
     curve: Ragged | None
     hidden: Ragged
     pad: int
-    lengths: Tensor
+    numbers: Tensor
 
     def micro(self, parts: Sequence[int], texts: Sequence[int]) -> Micro:
         """Pairs of part numbers and caption numbers."""
@@ -176,7 +176,7 @@ class Pieces:
             ),
             hidden=hidden,
             mask=mask,
-            lengths=self.lengths[list(texts)],
+            numbers=self.numbers[list(texts)],
         )
 
     def texts(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -54,7 +54,7 @@ def probe(
     try:
         with torch.inference_mode(), watched(dual) as seen:
             dual.embed_parts(parts)
-            dual.embed_texts(micro.hidden, micro.mask, micro.lengths)
+            dual.embed_texts(micro.hidden, micro.mask, micro.numbers)
             _scalars(dual, parts)
     finally:
         dual.train(training)

@@ -116,7 +116,7 @@ def plain_micro(micro: Micro) -> dict[str, Any]:
         for item in fields(micro.parts)
         if (value := getattr(micro.parts, item.name)) is not None
     }
-    texts = {name: getattr(micro, name).cpu() for name in ("hidden", "mask", "lengths")}
+    texts = {name: getattr(micro, name).cpu() for name in ("hidden", "mask", "numbers")}
     return {"parts": parts, **texts}
 
 
@@ -127,5 +127,5 @@ def micro_of(plain: dict[str, Any]) -> Micro:
         parts=PartBatch(**{**missing, **plain["parts"]}),
         hidden=plain["hidden"],
         mask=plain["mask"],
-        lengths=plain["lengths"],
+        numbers=plain["numbers"],
     )

@@ -20,7 +20,7 @@ from brepfind.graphs.store import GraphStore
 from brepfind.graphs.store_layout import MANIFEST
 from brepfind.log import get_logger
 from brepfind.models.dual import DualEncoder, calibrate_batch_norm
-from brepfind.models.numbers import sentence_lengths
+from brepfind.models.numbers import sentence_numbers
 from brepfind.models.text_source import fetch
 from brepfind.training.batches import Order
 from brepfind.training.build import Pairs, build_dual, build_optimizer
@@ -155,7 +155,7 @@ def _pieces(
         surface=surface,
         curve=curve,
         hidden=hidden,
-        lengths=sentence_lengths(pool.texts),
+        numbers=sentence_numbers(pool.texts),
         pad=0 if pad is None else int(pad),
     )
     return pieces, truncated

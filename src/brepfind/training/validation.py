@@ -69,7 +69,7 @@ def embed(
 
     def texts(numbers: Sequence[int]) -> tuple[Rows, Rows]:
         chosen = [int(captions[n]) for n in numbers]
-        given = (*pieces.texts(chosen), pieces.lengths[chosen])
+        given = (*pieces.texts(chosen), pieces.numbers[chosen])
         out = dual.embed_texts(*(rows.to(group.device) for rows in given))
         return out.pooled.float().cpu().numpy(), out.projected.float().cpu().numpy()
 
