@@ -2,10 +2,9 @@
 
 2,000 parts of KiCad's library, chosen and split in ``benchmarks/data/kicad-2000.csv`` before
 anything was trained on them; see :mod:`benchmarks.kicad_choose`. Rows: this model; it without what
-tells it of size, without what repeats in a part, without pretraining, with the text tower frozen,
-without the edges on the path between two faces; UV-Net in the encoder's place, for as long; ridge
-regression from descriptors; BM25 of the query against the paths of the files, the lookup a person
-would use today; chance.
+tells it of size, without pretraining, with the text tower frozen, without the edges on the path
+between two faces; UV-Net in the encoder's place, for as long; ridge regression from descriptors;
+BM25 of the query against the paths of the files, the lookup a person would use today; chance.
 
 The learning rates of this model and of UV-Net are chosen on validation, from the same number of
 trials; the model's rows share its choice. Each model is trained with two seeds and a query counts
@@ -59,9 +58,9 @@ TRIED = OUT.with_name("kicad_tried.json")
 SEEDS = (1, 2)
 TRIALS = (1e-3, 3e-4)  # learning rates
 EPOCHS = 10
-# UV-Net's CNNs learn, and a step takes 2.4 times the processor's time: six epochs cost as much as
-# ten of this model's with its pretraining.
-UVNET_EPOCHS = 6
+# UV-Net learns from the grids of all faces, and a step takes 4 to 5 times the processor's time:
+# three epochs cost as much as ten of this model's with its pretraining.
+UVNET_EPOCHS = 3
 
 # What this corpus wants otherwise than ``params.yaml`` has it.
 KICAD: dict[str, Any] = {"pattern_features": True}
@@ -73,7 +72,6 @@ ROWS: dict[str, dict[str, Any]] = {
         "number_features": False,
         "pattern_features": False,
     },
-    "no_patterns": {"pattern_features": False},
     "no_pretraining": {"weights": None},
     "frozen_text": {"text_train": "frozen"},
     "no_edge_path": {"encoder_kind": "no_edge_path"},
