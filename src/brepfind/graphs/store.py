@@ -14,10 +14,11 @@ not valid Unicode (a file name of another encoding) is kept with backslash escap
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,30 +29,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from brepfind.cad.arrays import PartArrays, PartFacts
 from brepfind.errors import InputError
 from brepfind.files import atomic_path, write_text
 from brepfind.graphs import store_layout as layout
 from brepfind.graphs.schema import FIELDS, check_arrays, content_hash, grid_of
+from brepfind.graphs.tensor_file import TensorFile
 
 _SPILL_PREFIX = ".writing-"
-
-
-@dataclass(slots=True)
-class _Spilled:
-    """Where a part waits in its shard's spill file, and its row of the manifest so far."""
-
-    row: dict[str, Any]
-    offset: int
+_OFFSET = "offset"  # of a part in its shard's spill file
 
 
 class GraphStoreWriter:
     """Writes a graph store; as a context manager it closes on success and tidies up on failure.
 
-    Parts are spilled to one file per shard on arrival, and :meth:`close` holds one shard at a
-    time, so memory does not grow with the corpus. One writer at a time per folder.
+    Parts are spilled to one file per shard on arrival, their rows of the manifest to another, and
+    :meth:`close` copies them part by part. In memory are the ids, and in the end the manifest. One
+    writer at a time per folder.
 
     Args:
         folder: where the store will be; created if missing. An older store in it is replaced.
@@ -63,7 +58,7 @@ class GraphStoreWriter:
             raise ValueError(f"shards is {shards}, must be at least 1")
         self._folder = folder
         self._shards = shards
-        self._parts: dict[str, _Spilled] = {}
+        self._ids: set[str] = set()
         self._rejects: list[tuple[str, str, str]] = []
         self._grid: int | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,21 +94,24 @@ class GraphStoreWriter:
         """
         model_id, path = layout.unicode_text(model_id), layout.unicode_text(path)
         check_arrays(arrays, where=path)
-        if model_id in self._parts:
-            other = self._parts[model_id].row["path"]
+        shard = layout.shard_of(model_id, self._shards)
+        if model_id in self._ids:
+            (other,) = (row["path"] for row in self._rows(shard) if row["model_id"] == model_id)
             raise InputError(f"{path}: its id {model_id!r} is taken by {other}; ids must be unique")
         grid = grid_of(arrays)
         if self._grid not in (None, grid):
             raise InputError(f"{path}: its grid size is {grid}, the store's is {self._grid}")
         self._grid = grid
-        shard = layout.shard_of(model_id, self._shards)
         with (self._spill / str(shard)).open("ab") as file:
             offset = file.tell()
             for item in FIELDS:
                 file.write(np.ascontiguousarray(getattr(arrays, item.name)).data)
         row = {"model_id": model_id, "path": path, "sha256": sha256, "shard": shard}
-        row |= layout.facts_row(arrays) | {"content": content_hash(arrays)}
-        self._parts[model_id] = _Spilled(row, offset)
+        row |= layout.facts_row(arrays) | {"content": content_hash(arrays), _OFFSET: offset}
+        with (self._spill / f"{shard}.rows").open("a", encoding="utf-8") as rows:
+            # NumPy's numbers become plain ones; floats are written so that they come back the same.
+            rows.write(json.dumps(row, default=lambda value: value.tolist()) + "\n")
+        self._ids.add(model_id)
 
     def reject(self, path: str, reason: str, message: str) -> None:
         """Record a file that did not make it: its path, a short reason code, a sentence."""
@@ -124,60 +122,72 @@ class GraphStoreWriter:
     @property
     def counts(self) -> tuple[int, int]:
         """How many parts were taken in, and how many files rejected."""
-        return len(self._parts), len(self._rejects)
+        return len(self._ids), len(self._rejects)
 
     def close(self) -> None:
         """Write everything; until the last file is there the folder holds no store."""
         (self._folder / layout.MANIFEST).unlink(missing_ok=True)
-        by_shard: dict[int, list[_Spilled]] = {}
-        for model_id in sorted(self._parts):
-            part = self._parts[model_id]
-            by_shard.setdefault(part.row["shard"], []).append(part)
-        for shard in sorted(by_shard):
-            self._write_shard(shard, by_shard[shard])
-        kept = {layout.shard_name(shard) for shard in by_shard}
+        tables: dict[str, pa.Table] = {}
+        for shard in range(self._shards):
+            if rows := sorted(self._rows(shard), key=lambda row: row["model_id"]):
+                self._write_shard(shard, rows)
+                table = pa.Table.from_pylist(rows, schema=layout.MANIFEST_SCHEMA)
+                tables[layout.shard_name(shard)] = table
         for stale in self._folder.glob("shard-*.safetensors"):
-            if stale.name not in kept:
+            if stale.name not in tables:
                 stale.unlink()
         write_text(self._folder / layout.REJECTS, layout.rejects_text(self._rejects))
-        self._write_manifest()
+        self._write_manifest(tables.values())
         shutil.rmtree(self._spill)
 
     def abort(self) -> None:
         """Remove what was spilled; nothing is written."""
         shutil.rmtree(self._spill, ignore_errors=True)
 
-    def _write_shard(self, shard: int, parts: list[_Spilled]) -> None:
+    def _rows(self, shard: int) -> Iterator[dict[str, Any]]:
+        """Rows of the manifest as far as they are known, in the order of arrival."""
+        path = self._spill / f"{shard}.rows"
+        if path.is_file():
+            with path.open(encoding="utf-8") as rows:
+                yield from map(json.loads, rows)
+
+    def _write_shard(self, shard: int, rows: list[dict[str, Any]]) -> None:
+        """Write a shard; the rows, in the order of their ids, learn their positions."""
         assert self._grid is not None  # a part was added, or there would be no shard
         offsets = {
-            rows: np.cumsum([0, *(part.row[count] for part in parts)], dtype=np.int64)
-            for rows, count in (("face", "faces"), ("edge", "edges"))
+            kind: np.cumsum([0, *(row[count] for row in rows)], dtype=np.int64)
+            for kind, count in (("face", "faces"), ("edge", "edges"))
         }
-        tensors: dict[str, NDArray[Any]] = {
-            f"{rows}_offsets": value for rows, value in offsets.items()
+        tensors = {
+            item.name: (item.dtype, item.shape(int(offsets[item.rows][-1]), self._grid))
+            for item in FIELDS
         }
-        for item in FIELDS:
-            shape = item.shape(int(offsets[item.rows][-1]), self._grid)
-            tensors[item.name] = np.empty(shape, dtype=item.dtype)
-        with (self._spill / str(shard)).open("rb") as file:
-            for position, part in enumerate(parts):
-                part.row["position"] = position
-                file.seek(part.offset)
+        tensors |= {f"{kind}_offsets": ("int64", value.shape) for kind, value in offsets.items()}
+        metadata = layout.pack_metadata(grid=self._grid, ids=[row["model_id"] for row in rows])
+        with (
+            (self._spill / str(shard)).open("rb") as spilled,
+            atomic_path(self._folder / layout.shard_name(shard)) as aside,
+            aside.open("wb") as file,
+        ):
+            whole = TensorFile(file, tensors, metadata)
+            for kind, value in offsets.items():
+                whole.write(f"{kind}_offsets", 0, value)
+            for position, row in enumerate(rows):
+                row["position"] = position
+                spilled.seek(row.pop(_OFFSET))
                 for item in FIELDS:
                     begin, end = offsets[item.rows][position : position + 2]
-                    target = tensors[item.name][begin:end]
-                    content = file.read(target.nbytes)
-                    target[...] = np.frombuffer(content, target.dtype).reshape(target.shape)
-        metadata = layout.pack_metadata(
-            grid=self._grid, ids=[part.row["model_id"] for part in parts]
-        )
-        with atomic_path(self._folder / layout.shard_name(shard)) as aside:
-            save_file(tensors, aside, metadata=metadata)
+                    shape = item.shape(int(end - begin), self._grid)
+                    count = math.prod(shape)
+                    content = spilled.read(count * np.dtype(item.dtype).itemsize)
+                    whole.write(item.name, int(begin), np.frombuffer(content, item.dtype, count))
 
-    def _write_manifest(self) -> None:
-        rows = [self._parts[model_id].row for model_id in sorted(self._parts)]
+    def _write_manifest(self, tables: Iterable[pa.Table]) -> None:
         metadata = layout.pack_metadata(grid=self._grid, shards=self._shards)
-        table = pa.Table.from_pylist(rows, schema=layout.MANIFEST_SCHEMA.with_metadata(metadata))
+        schema = layout.MANIFEST_SCHEMA.with_metadata(metadata)
+        table = pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)])
+        # UTF-8 sorts by code point, as ids do. One chunk, so that the bytes depend on rows alone.
+        table = table.sort_by("model_id").combine_chunks()
         with atomic_path(self._folder / layout.MANIFEST) as aside:
             pq.write_table(table, aside)
 

@@ -12,7 +12,7 @@ The ranks of a machine share the work and then read each other's pieces from the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -88,15 +88,21 @@ def caption_features(
         for name, value in tower.state_dict(keep_vars=True).items()
         if not getattr(value, "requires_grad", False)
     }
-    tokens = tower.tokenize(captions)
-    given = tensors_digest({"ids": tokens.ids, "mask": tokens.mask})
-    folder = folder / _key("text", tower.settings(), tensors_digest(frozen), given)
-    chunks = range(0, len(captions), _CAPTIONS_AT_ONCE)
+
+    # A chunk at a time: the tokens of all captions would be gigabytes where there are millions.
+    def tokens(chunk: int) -> Tokens:
+        start = chunk * _CAPTIONS_AT_ONCE
+        return tower.tokenize(captions[start : start + _CAPTIONS_AT_ONCE])
+
+    given = hashlib.sha256()
+    for chunk in range(-(-len(captions) // _CAPTIONS_AT_ONCE)):
+        group.watch.beat("tokenize captions")
+        ids, mask, _ = tokens(chunk)
+        given.update(tensors_digest({"ids": ids, "mask": mask}).encode())
+    folder /= _key("text", tower.settings(), tensors_digest(frozen), given.hexdigest())
 
     def hidden(chunk: int) -> list[Tensor]:
-        rows = slice(chunks[chunk], chunks[chunk] + _CAPTIONS_AT_ONCE)
-        longest = int(tokens.mask[rows].sum(1).max())  # of this chunk: less to pad and to compute
-        ids, mask = tokens.ids[rows, :longest], tokens.mask[rows, :longest]
+        ids, mask, _ = tokens(chunk)
         out = tower.lower(Tokens(ids.to(group.device), mask.to(group.device), 0)).cpu()
         lengths = mask.sum(1).tolist() if out.shape[1] > 1 else [1] * len(out)
         return [row[:length] for row, length in zip(out, lengths, strict=True)]
@@ -155,15 +161,18 @@ def _kept(
 def _compute(
     path: Path, column: str, count: int, compute: Callable[[int], Tensor], group: Group, run: int
 ) -> None:
-    """Compute this rank's share into ``path``."""
-    rows = []
-    with torch.no_grad():
+    """Compute this rank's share into ``path``, holding one entry at a time."""
+
+    def entries() -> Iterator[Tensor]:
         for number in _mine(count, group.local_rank, group.local_world, run):
             group.watch.beat(f"compute {column}")
-            rows.append(compute(number))
-            if not torch.isfinite(rows[-1]).all():
+            entry = compute(number)
+            if not torch.isfinite(entry).all():
                 raise CheckFailed(f"the {column} features of entry {number} are not finite")
-    write_ragged(path, {column: rows})
+            yield entry
+
+    with torch.no_grad():
+        write_ragged(path, column, entries())
 
 
 def _sound(piece: Path) -> bool:

@@ -36,6 +36,7 @@ _KEPT_PARTS = 4096  # parts a rank keeps in memory: some 100 kB each without the
 # Faces that a new encoder's BatchNorm statistics are taken from.
 _CALIBRATION_FACES = 1200
 _CALIBRATION_PARTS = 16
+_TOKENIZED_AT_ONCE = 4096  # captions
 # Settings that cannot change what is learned.
 _NO_RESULT = {"timeout_s"}
 
@@ -139,7 +140,10 @@ def _pieces(
     surface, curve = part_features(dual, reader, pool.ids, group, folder)
     hidden = caption_features(dual.text, pool.texts, group, folder)
     dual.train()
-    truncated = dual.text.tokenize(pool.texts).truncated
+    truncated = sum(
+        dual.text.tokenize(pool.texts[start : start + _TOKENIZED_AT_ONCE]).truncated
+        for start in range(0, len(pool.texts), _TOKENIZED_AT_ONCE)
+    )
     if truncated:
         log.warning(
             "%d of %d captions are longer than the %d tokens of %s and lose their end",

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
-import torch
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from brepfind.checkpoints import checksums
 from brepfind.errors import InputError
 from brepfind.files import atomic_path
+from brepfind.graphs.tensor_file import TensorFile
 
 
-def write_ragged(path: Path, columns: Mapping[str, Sequence[Tensor]]) -> None:
-    """Write several ragged columns, with a SHA-256 beside them.
+def write_ragged(path: Path, column: str, entries: Iterable[Tensor]) -> None:
+    """Write a ragged column, with a SHA-256 beside it.
 
-    Each entry of a column is (rows, ...), rows may be 0.
+    Each entry is (rows, ...) on the CPU, rows may be 0. Entries are taken one by one and none is
+    kept, so that a column may be larger than memory.
     """
-    tensors = {}
-    for name, entries in columns.items():
-        lengths = torch.tensor([0, *map(len, entries)], dtype=torch.int64)
-        tensors[f"{name}.offsets"] = lengths.cumsum(0)
-        tensors[name] = torch.cat(list(entries)).contiguous() if entries else torch.zeros(0)
-    with atomic_path(path) as aside:
-        save_file(tensors, aside)
-        digest = checksums.publish(aside, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    offsets = array("q", [0])
+    dtype, tail = "float32", ()
+    with TemporaryFile(dir=path.parent) as spool:
+        for entry in entries:
+            rows = entry.numpy()
+            dtype, tail = rows.dtype.name, rows.shape[1:]
+            offsets.append(offsets[-1] + len(rows))
+            spool.write(rows.tobytes())
+        spool.seek(0)
+        tensors = {
+            f"{column}.offsets": ("int64", (len(offsets),)),
+            column: (dtype, (offsets[-1], *tail)),
+        }
+        with atomic_path(path) as aside:
+            with aside.open("wb") as file:
+                whole = TensorFile(file, tensors)
+                whole.write(f"{column}.offsets", 0, np.array(offsets))
+                whole.copy(column, spool)
+            digest = checksums.publish(aside, path)
     checksums.settle(path, digest)
 
 
