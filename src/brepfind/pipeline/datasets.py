@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,13 +37,15 @@ def raw_data(params: Mapping[str, Any], files: Mapping[str, str]) -> list[dict[s
     found = []
     if prepare.get("source") == "folder":
         step = str(prepare.get("step_dir"))
-        found.append(_dataset(step, parts, step, "raw", {"files": len(parts)}))
+        found.append(_dataset(step, digest(parts), step, "raw", {"files": len(parts)}))
     else:
         name = f"sample of {prepare.get('parts')} parts"
         facts = {key: str(value) for key, value in prepare.items()}
-        found.append(_dataset(name, facts, "params.yaml", "raw", {"parts": prepare.get("parts")}))
+        found.append(
+            _dataset(name, digest(facts), "params.yaml", "raw", {"parts": prepare.get("parts")})
+        )
     if weights:
-        found.append(_dataset(Path(checkpoint).name, weights, checkpoint, "pretrained", {}))
+        found.append(_dataset(Path(checkpoint).name, digest(weights), checkpoint, "pretrained", {}))
     return found
 
 
@@ -62,18 +66,31 @@ def split_data(project: Path, stage: str) -> list[dict[str, Any]]:
         mine = rows[rows["split"] == side].sort_values("model_id")
         told = captions[captions["model_id"].isin(mine["model_id"])]
         told = told.sort_values(["model_id", "index"])[["model_id", "caption"]]
-        content = [mine[["model_id", "sha256"]].to_numpy().tolist(), told.to_numpy().tolist()]
         sizes = {"parts": len(mine), "captions": len(told)}
+        content = _rows_digest(mine[["model_id", "sha256"]], told)
         found.append(_dataset(side, content, str(paths.SPLIT), side, sizes))
     return found
 
 
+def _rows_digest(*tables: pd.DataFrame) -> str:
+    """The digest of tables given as lists of rows; of millions of rows one is there at a time."""
+    total = hashlib.sha256()
+    for place, table in enumerate(tables):
+        total.update(b",[" if place else b"[[")
+        for number, row in enumerate(table.itertuples(index=False, name=None)):
+            text = json.dumps(row, separators=(",", ":"))
+            total.update((f",{text}" if number else text).encode())
+        total.update(b"]")
+    total.update(b"]")
+    return total.hexdigest()
+
+
 def _dataset(
-    name: str, content: Any, source: str, context: str, profile: Mapping[str, Any]
+    name: str, content: str, source: str, context: str, profile: Mapping[str, Any]
 ) -> dict[str, Any]:
     return {
         "name": name,
-        "digest": digest(content)[:_DIGEST],
+        "digest": content[:_DIGEST],
         "source": source,
         "context": context,
         "profile": dict(profile),
