@@ -15,6 +15,9 @@ from brepfind.metrics.counting import pair_scores
 from brepfind.metrics.relevance import Relevance
 from brepfind.metrics.rows import Rows, check_finite
 
+# Of a block: the rows of one are as many as fit, however many others there are.
+_MOST_SCORES = 2**24
+
 
 def held_out_loss(
     queries: Rows, items: Rows, relevance: Relevance, scale: float, *, block: int = 512
@@ -51,6 +54,7 @@ def _one_direction(
     line, item = relevance.pairs()
     right = np.full(len(rows), -np.inf)
     np.logaddexp.at(right, line, scale * pair_scores(rows, line, others, item))
+    block = max(1, min(block, _MOST_SCORES // len(others)))
     wide = others.T.astype(np.float64)
     total = np.concatenate(
         [

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from brepfind.metrics.counting import TIE_64
 from brepfind.metrics.rows import check_finite
 
+# Of a block: the rows of one are as many as fit, however many others there are.
+_MOST_SCORES = 2**24
+
 
 def nearest_other_agrees(
     unit: NDArray[np.float64],
@@ -31,6 +34,7 @@ def nearest_other_agrees(
     for label, group in zip(labels.tolist(), groups.tolist(), strict=True):
         kinds[label].add(group)
     found = np.full(len(unit), np.nan)
+    block = max(1, min(block, _MOST_SCORES // max(1, len(unit))))
     for a in range(0, len(unit), block):
         rows = slice(a, a + block)
         scores = unit[rows] @ unit.T

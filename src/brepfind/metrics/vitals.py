@@ -112,12 +112,17 @@ def vitals(rows: Rows, inputs: NDArray[np.int64] | None = None) -> Vitals:
     # One row that is not finite leaves no number defined: all become NaN, and fail.
     wide = wide if finite.all() else np.full_like(wide, math.nan)
     norms = _norms(wide) if n else np.array([math.nan])
-    unit = wide / np.where(norms == 0, 1.0, norms)[:, None] if n else wide
+    # In place throughout: each copy of millions of captions is gigabytes.
+    unit = wide
+    unit /= np.where(norms == 0, 1.0, norms)[:, None] if n else 1.0
     sample = _sample(n)
     stds = unit.std(axis=0) if n else np.full(dim, math.nan)
     mean = unit.mean(axis=0) if n else np.full(dim, math.nan)
-    centred = unit - mean
-    rank, rank_centred = effective_rank(unit), effective_rank(centred, floor=_NOTHING)
+    cosine, rank = mean_cosine(unit), effective_rank(unit)
+    near_copies, spread = _near_copies(unit[sample], inputs[sample]), uniformity(unit[sample])
+    centred = unit
+    centred -= mean
+    rank_centred = effective_rank(centred, floor=_NOTHING)
     return Vitals(
         n=n,
         inputs=groups,
@@ -129,7 +134,7 @@ def vitals(rows: Rows, inputs: NDArray[np.int64] | None = None) -> Vitals:
         norm_max=float(norms.max()),
         mean_col_std=float(stds.mean()),
         column_std=float(stds.mean() * math.sqrt(dim)),
-        mean_cosine=mean_cosine(unit),
+        mean_cosine=cosine,
         mean_cosine_centred=mean_cosine(_unit(centred, _NOTHING)),
         rank=rank,
         rank_centred=rank_centred,
@@ -137,9 +142,9 @@ def vitals(rows: Rows, inputs: NDArray[np.int64] | None = None) -> Vitals:
         rank_share_centred=_share(rank_centred, min(groups - 1, dim)),
         participation=participation(centred, floor=_NOTHING),
         distinct=_distinct(rows, inputs, groups),
-        near_copies=_near_copies(unit[sample], inputs[sample]),
+        near_copies=near_copies,
         dead_columns=_dead_columns(stds),
-        uniformity=uniformity(unit[sample]),
+        uniformity=spread,
     )
 
 
@@ -148,8 +153,9 @@ def mean_cosine(unit: Rows) -> float:
     n = len(unit)
     if n < 2:
         return math.nan
-    total = unit.astype(np.float64).sum(axis=0)
-    own = float((unit.astype(np.float64) ** 2).sum())
+    wide = unit.astype(np.float64, copy=False)
+    total = wide.sum(axis=0)
+    own = float((wide**2).sum())
     return float((total @ total - own) / (n * (n - 1)))
 
 
@@ -175,7 +181,7 @@ def participation(rows: Rows, floor: float = 0.0) -> float:
 
 
 def _gram(rows: Rows, floor: float) -> NDArray[np.float64] | None:
-    wide = rows.astype(np.float64)
+    wide = rows.astype(np.float64, copy=False)
     n, dim = wide.shape
     if n == 0 or not np.isfinite(wide).all():
         return None
@@ -274,7 +280,8 @@ def _norms(wide: NDArray[np.float64]) -> NDArray[np.float64]:
     # Scaled by the largest entry first: squares of very large or small entries leave float64.
     scale = np.abs(wide).max(axis=1, initial=0.0)
     scaled = wide / np.where(scale == 0, 1.0, scale)[:, None]
-    return np.sqrt((scaled * scaled).sum(axis=1)) * scale
+    scaled *= scaled
+    return np.sqrt(scaled.sum(axis=1)) * scale
 
 
 def _unit(rows: NDArray[np.float64], floor: float) -> NDArray[np.float64]:

@@ -81,15 +81,18 @@ def embed_parts(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """float32 (P, D) before projection and (P, E) after it, in the order of ``ids``."""
     device = model.logit_scale.device
-    before, after = [], []
+    before = np.empty((len(ids), model.encoder.config.dim), np.float32)
+    after = np.empty((len(ids), _width(model)), np.float32)
+    done = 0
     with progress("embedding parts", len(ids)) as bar:
         for group in _groups(reader, ids):
             batch = collate(*reader.read(group)).to(device)
             graph, projected = model.embed_parts(batch)
-            before.append(_plain(graph))
-            after.append(_plain(projected))
+            rows = slice(done, done + len(group))
+            before[rows], after[rows] = _plain(graph), _plain(projected)
+            done = rows.stop
             bar.advance(len(group))
-    return _stacked(before, model.encoder.config.dim), _stacked(after, _width(model))
+    return before, after
 
 
 @torch.inference_mode()
@@ -98,7 +101,9 @@ def embed_texts(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
     """float32 (C, T) before projection and (C, E) after it, and bool (C,): cut at the limit."""
     device = model.logit_scale.device
-    before, after, truncated = [], [], np.zeros(len(texts), bool)
+    before = np.empty((len(texts), model.text.dim), np.float32)
+    after = np.empty((len(texts), _width(model)), np.float32)
+    truncated = np.zeros(len(texts), bool)
     for a in range(0, len(texts), _CAPTIONS):
         batch = texts[a : a + _CAPTIONS]
         tokens = model.text.tokenize(batch)
@@ -110,9 +115,9 @@ def embed_texts(
         pooled, projected = model.embed_texts(
             model.text.lower(tokens), tokens.mask, sentence_numbers(batch).to(device)
         )
-        before.append(_plain(pooled))
-        after.append(_plain(projected))
-    return _stacked(before, model.text.dim), _stacked(after, _width(model)), truncated
+        rows = slice(a, a + len(batch))
+        before[rows], after[rows] = _plain(pooled), _plain(projected)
+    return before, after, truncated
 
 
 @torch.inference_mode()
@@ -121,13 +126,13 @@ def sentence_vectors(tower: TextTower, texts: Sequence[str]) -> NDArray[np.float
     device = next(tower.parameters()).device
     training = tower.training
     tower.eval()
-    rows = []
+    rows = np.empty((len(texts), tower.dim), np.float32)
     for a in range(0, len(texts), _CAPTIONS):
         tokens = tower.tokenize(texts[a : a + _CAPTIONS])
         tokens = tokens._replace(ids=tokens.ids.to(device), mask=tokens.mask.to(device))
-        rows.append(_plain(tower(tokens)))
+        rows[a : a + _CAPTIONS] = _plain(tower(tokens))
     tower.train(training)
-    return _stacked(rows, tower.dim)
+    return rows
 
 
 def _groups(reader: PartReader, ids: Sequence[str]) -> Iterator[list[str]]:
@@ -153,7 +158,3 @@ def _width(model: DualEncoder) -> int:
 
 def _plain(rows: Tensor) -> NDArray[np.float32]:
     return rows.float().cpu().numpy()
-
-
-def _stacked(rows: list[NDArray[np.float32]], width: int) -> NDArray[np.float32]:
-    return np.concatenate(rows) if rows else np.zeros((0, width), np.float32)

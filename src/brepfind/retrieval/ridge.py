@@ -132,10 +132,11 @@ class _Fit:
         # A descriptor that no training part varies says nothing, and is not let loose on others.
         self._x = np.where(std > 0, (data.descriptors - mean) / np.where(std > 0, std, 1.0), 0.0)
         self._centre = y.mean(axis=0)
+        y -= self._centre
         left, self._singular, self._right = np.linalg.svd(
             self._x[data.caption_part[rows]], full_matrices=False
         )
-        self._target = left.T @ (y - self._centre)
+        self._target = left.T @ y
 
     def rows(self, split: str, alpha: float) -> tuple[Rows, Rows, Relevance]:
         data = self._data
