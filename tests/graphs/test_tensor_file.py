@@ -20,9 +20,7 @@ TENSORS = {
 
 
 @pytest.mark.parametrize("metadata", [None, {"brepfind": '{"ids":["bø"]}'}])
-def test_the_bytes_are_those_of_save_file(
-    tmp_path: Path, metadata: dict[str, str] | None
-) -> None:
+def test_the_bytes_are_those_of_save_file(tmp_path: Path, metadata: dict[str, str] | None) -> None:
     shapes = {name: (value.dtype.name, value.shape) for name, value in TENSORS.items()}
     with (tmp_path / "ours").open("wb") as file:
         ours = TensorFile(file, shapes, metadata)

@@ -78,9 +78,11 @@ def prepare(job: Job, group: Group, faults: Faults) -> Prepared:
         if group.local_rank == 0:
             fetch(config.text_tower)
         dual = build_dual(config, Path(job.weights) if job.weights else None)
+    group.watch.beat("read parts and captions")
     pool = read_pool(
         store, Path(job.corpus), Path(job.split), max_faces=dual.encoder.config.max_faces
     )
+    group.watch.beat("prepare")
     reader = PartReader(store, Path(job.pairs), keep=_KEPT_PARTS)
     dual.to(group.device)
     if job.weights is None and config.freeze_batch_norm:
@@ -140,10 +142,11 @@ def _pieces(
     surface, curve = part_features(dual, reader, pool.ids, group, folder)
     hidden = caption_features(dual.text, pool.texts, group, folder)
     dual.train()
-    truncated = sum(
-        dual.text.tokenize(pool.texts[start : start + _TOKENIZED_AT_ONCE]).truncated
-        for start in range(0, len(pool.texts), _TOKENIZED_AT_ONCE)
-    )
+    truncated = 0
+    for start in range(0, len(pool.texts), _TOKENIZED_AT_ONCE):
+        group.watch.beat("count long captions")
+        texts = pool.texts[start : start + _TOKENIZED_AT_ONCE]
+        truncated += dual.text.tokenize(texts).truncated
     if truncated:
         log.warning(
             "%d of %d captions are longer than the %d tokens of %s and lose their end",
