@@ -15,7 +15,7 @@ export DGLBACKEND := pytorch
 
 .DEFAULT_GOAL := help
 .PHONY: help setup repro test test-all test-ui lint types format pretrain pretrained-signatures check-gpu ui clean
-BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train bench-words
+BENCHES := bench-extract bench-encoder bench-ranks bench-doctor bench-twins bench-extract-memory bench-train bench-words bench-scale
 .PHONY: $(BENCHES) bench-sample
 
 help: ## this list
@@ -81,6 +81,7 @@ bench-twins: ## twins found, missed and mistaken
 bench-words: ## what the trained model makes of other units, typos, other languages
 bench-train: ## what the guard costs and a second process gains, beside a bare loop
 bench-extract-memory: ## memory over 2,000 files
+bench-scale: ## time and memory of every stage at 1,000 and 10,000 parts, and what breaks on the way to a million (over an hour; goes on if stopped)
 $(BENCHES): bench-%: setup
 	PYTHONPATH=src python -m benchmarks.$(subst -,_,$*)
 
