@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -78,8 +78,17 @@ class Pool:
     left_out: dict[str, int]
 
 
-def read_pool(store: GraphStore, corpus: Path, split: Path, max_faces: int) -> Pool:
+def read_pool(
+    store: GraphStore,
+    corpus: Path,
+    split: Path,
+    max_faces: int,
+    alive: Callable[[], None] = lambda: None,
+) -> Pool:
     """Read the splits and captions of a run.
+
+    Args:
+        alive: called between parts, of which each takes a millisecond or two.
 
     Raises:
         InputError: if a split holds no part with a caption, a part of a split is not in the store,
@@ -120,15 +129,19 @@ def read_pool(store: GraphStore, corpus: Path, split: Path, max_faces: int) -> P
         )
 
     train, validation = items("train"), items("validation")
-    sizes = torch.from_numpy(np.stack([size_features(store.facts(i)) for i in train.ids]))
-    shapes = torch.from_numpy(np.stack([shape_features(store.load(i)) for i in train.ids]))
+    sizes, shapes = [], []
+    for model_id in train.ids:
+        alive()
+        part = store.load(model_id)
+        sizes.append(size_features(part.facts))
+        shapes.append(shape_features(part))
     return Pool(
         ids=ids,
         texts=texts,
         train=train,
         validation=validation,
-        sizes=sizes,
-        shapes=shapes,
+        sizes=torch.from_numpy(np.stack(sizes)),
+        shapes=torch.from_numpy(np.stack(shapes)),
         left_out={"without_caption": len(wanted) - len(ids)},
     )
 

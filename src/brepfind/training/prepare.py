@@ -78,9 +78,12 @@ def prepare(job: Job, group: Group, faults: Faults) -> Prepared:
         if group.local_rank == 0:
             fetch(config.text_tower)
         dual = build_dual(config, Path(job.weights) if job.weights else None)
-    group.watch.beat("read parts and captions")
     pool = read_pool(
-        store, Path(job.corpus), Path(job.split), max_faces=dual.encoder.config.max_faces
+        store,
+        Path(job.corpus),
+        Path(job.split),
+        max_faces=dual.encoder.config.max_faces,
+        alive=lambda: group.watch.beat("read parts and captions"),
     )
     group.watch.beat("prepare")
     reader = PartReader(store, Path(job.pairs), keep=_KEPT_PARTS)
@@ -142,11 +145,12 @@ def _pieces(
     surface, curve = part_features(dual, reader, pool.ids, group, folder)
     hidden = caption_features(dual.text, pool.texts, group, folder)
     dual.train()
-    truncated = 0
+    truncated, numbers = 0, []
     for start in range(0, len(pool.texts), _TOKENIZED_AT_ONCE):
-        group.watch.beat("count long captions")
+        group.watch.beat("read captions")
         texts = pool.texts[start : start + _TOKENIZED_AT_ONCE]
         truncated += dual.text.tokenize(texts).truncated
+        numbers.append(sentence_numbers(texts))
     if truncated:
         log.warning(
             "%d of %d captions are longer than the %d tokens of %s and lose their end",
@@ -162,7 +166,7 @@ def _pieces(
         surface=surface,
         curve=curve,
         hidden=hidden,
-        numbers=sentence_numbers(pool.texts),
+        numbers=torch.cat(numbers),
         pad=0 if pad is None else int(pad),
     )
     return pieces, truncated
