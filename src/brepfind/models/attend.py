@@ -116,42 +116,42 @@ class _Attend(torch.autograd.Function):
         dropout: float,
     ) -> Tensor:
         ctx.sums, ctx.layout, ctx.dropout = bias.sums, layout, dropout
+        ctx.shapes = queries.shape, keys.shape
         scale = queries.shape[2] ** -0.5
         out = torch.empty_like(queries)
         kept: list[Tensor] = []
         with torch.autocast(queries.device.type, enabled=False):
             for group, block in zip(layout.groups, bias.blocks, strict=True):
-                q, k, v = _blocks(group, queries, keys, values)
+                q, k, v = (_stacked(group, x, keys.shape[1]) for x in (queries, keys, values))
                 rows = block.view(len(q), -1, group.length)
-                if rows.dtype == q.dtype:
-                    scores = torch.baddbmm(rows, q, k.mT, alpha=scale)
-                else:  # autocast: the product in half precision, the bias and the sum in full
-                    scores = torch.add(rows, torch.bmm(q, k.mT), alpha=scale)
+                scores = torch.bmm(q, k.mT).to(rows.dtype)
+                torch.add(rows, scores, alpha=scale, out=scores)
                 weights = torch.softmax(scores, -1, out=scores)
                 seen, mask = _drop(weights, dropout)
                 _put(group, torch.bmm(seen.to(v.dtype), v), out)
-                kept += [weights, *mask]
-        ctx.save_for_backward(queries, keys, values, *kept)
+                kept += [q, k, v, weights, *mask]
+        ctx.save_for_backward(*kept)
         return out.flatten(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        queries, keys, values, *kept = ctx.saved_tensors
+        kept = ctx.saved_tensors
         layout: Layout = ctx.layout
-        scale = queries.shape[2] ** -0.5
-        gradient = gradient.reshape(queries.shape)
-        to_queries, to_keys, to_values = map(torch.empty_like, (queries, keys, values))
+        of_queries, of_keys = ctx.shapes
+        gradient = gradient.reshape(of_queries)
+        shapes = (of_queries, of_keys, of_keys)
+        to_queries, to_keys, to_values = map(gradient.new_empty, shapes)
         to_blocks: list[Tensor] = []
         sums = ctx.sums.of_this_walk()
         each = len(kept) // len(layout.groups)
-        with torch.autocast(queries.device.type, enabled=False):
+        with torch.autocast(gradient.device.type, enabled=False):
             for at, group in enumerate(layout.groups):
-                weights, *mask = kept[at * each : (at + 1) * each]
-                q, k, v = _blocks(group, queries, keys, values)
-                to_out = _stacked(group, gradient, keys.shape[1])
+                q, k, v, weights, *mask = kept[at * each : (at + 1) * each]
+                to_out = _stacked(group, gradient, of_keys[1])
                 seen = _dropped(weights, mask, ctx.dropout)
-                _put(group, torch.bmm(seen.to(v.dtype).mT, to_out), to_values)
+                # Read as they lie, the weights are multiplied in half the time of their transpose.
+                _put(group, torch.bmm(to_out.mT, seen.to(v.dtype)).mT, to_values)
                 to_weights = _dropped(torch.bmm(to_out, v.mT), mask, ctx.dropout)
                 to_scores = to_weights.to(weights.dtype)
                 torch._softmax_backward_data(
@@ -163,20 +163,13 @@ class _Attend(torch.autograd.Function):
                 else:
                     to_blocks.append(to_block)
                 to_scores = to_scores.to(q.dtype)
-                _put(group, torch.bmm(to_scores, k).mul_(scale), to_queries)
-                _put(group, torch.bmm(to_scores.mT, q).mul_(scale), to_keys)
+                _put(group, torch.bmm(to_scores, k), to_queries)
+                _put(group, torch.bmm(q.mT, to_scores).mT, to_keys)
+        for scaled in (to_queries, to_keys):
+            scaled *= of_queries[2] ** -0.5
         sums.extend(to_blocks)
         to_tie = weights.new_empty(0)
         return to_queries, to_keys, to_values, to_tie, None, None, None
-
-
-def _blocks(
-    group: Group, queries: Tensor, keys: Tensor, values: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """A group's (b * KV, R * L, d) queries and (b * KV, L, d) keys and values."""
-    heads = keys.shape[1]
-    q, k, v = (_stacked(group, tokens, heads) for tokens in (queries, keys, values))
-    return q, k, v
 
 
 def _stacked(group: Group, tokens: Tensor, kv_heads: int) -> Tensor:
