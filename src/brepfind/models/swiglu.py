@@ -15,8 +15,8 @@ from brepfind.models.linear import add_product, linear, product
 def swiglu(x: Tensor, w1: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
     """``(silu(x @ w1.T) * (x @ w3.T)) @ w2.T``.
 
-    ``x``, its two products and the activation are kept for the backward pass; the gated product, as
-    large as these, is computed again there.
+    For the backward pass ``x`` is kept, the product ``silu(..) * (..)`` and its two derivatives;
+    what they were computed from is not.
 
     Args:
         x: (T, dim). w1, w3: (hidden, dim). w2: (dim, hidden).
@@ -24,7 +24,7 @@ def swiglu(x: Tensor, w1: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
     Returns:
         (T, dim).
     """
-    if torch.is_autocast_enabled(x.device.type):
+    if torch.is_autocast_enabled(x.device.type) or not torch.is_grad_enabled():
         return linear(functional.silu(linear(x, w1)) * linear(x, w3), w2)
     out: Tensor = _SwiGLU.apply(x, w1, w2, w3)
     return out
@@ -34,18 +34,19 @@ class _SwiGLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w1: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
         gate, value = product(x, w1), product(x, w3)
-        active = functional.silu(gate)
-        ctx.save_for_backward(x, w1, w2, w3, gate, value, active)
-        return product(active * value, w2)
+        by_value = functional.silu(gate)
+        gated = by_value * value
+        by_gate = torch.ops.aten.silu_backward(value, gate, grad_input=value)
+        ctx.save_for_backward(x, w1, w2, w3, gated, by_gate, by_value)
+        return product(gated, w2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        x, w1, w2, w3, gate, value, active = ctx.saved_tensors
+        x, w1, w2, w3, gated, by_gate, by_value = ctx.saved_tensors
+        to_w2 = product(gradient.t(), gated.t())
         to_gated = product(gradient, w2.t())
-        buffer = active * value
-        to_w2 = product(gradient.t(), buffer.t())
-        to_value = torch.mul(active, to_gated, out=buffer)
-        to_gate = torch.ops.aten.silu_backward(to_gated.mul_(value), gate)
+        to_value = to_gated * by_value
+        to_gate = to_gated.mul_(by_gate)
         to_x = add_product(product(to_gate, w1.t()), to_value, w3.t())
         return to_x, product(to_gate.t(), x.t()), to_w2, product(to_value.t(), x.t())
