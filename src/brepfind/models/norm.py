@@ -83,28 +83,32 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Args: x: (..., dim). Returns the same shape and dtype."""
-        normed: Tensor = _RMSNorm.apply(at_least_float32(x), self.eps)
-        return normed.to(x.dtype) * self.weight
+        """Args: x: (..., dim). Returns the same shape; normed in the dtype of ``x``, weighted."""
+        normed: Tensor = _RMSNorm.apply(x, self.weight, self.eps)
+        return normed
 
 
 class _RMSNorm(torch.autograd.Function):
     """torch has no kernel for it on a CPU, and the gradients of its parts take twice as long."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, eps: float) -> Tensor:
-        scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        wide = at_least_float32(x)
+        scale = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
         scale = scale.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-        normed = x * scale
-        ctx.save_for_backward(normed, scale)
-        return normed
+        normed = (wide * scale).to(x.dtype)
+        ctx.save_for_backward(normed, scale, weight)
+        return normed * weight
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        normed, scale = ctx.saved_tensors
-        along = torch.linalg.vecdot(gradient, normed).div_(-normed.shape[-1]).unsqueeze(-1)
-        return torch.addcmul(gradient, normed, along).mul_(scale), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        normed, scale, weight = ctx.saved_tensors
+        normed, gradient, weight = map(at_least_float32, (normed, gradient, weight))
+        by_weight = gradient * normed
+        along = torch.mv(by_weight.flatten(0, -2), weight).div_(-len(weight)).view_as(scale)
+        to_x = (gradient * weight).addcmul_(normed, along).mul_(scale)
+        return to_x, by_weight.flatten(0, -2).sum(0), None
 
 
 def freeze_batch_norm(module: nn.Module, frozen: bool = True) -> int:
