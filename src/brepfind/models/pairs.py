@@ -165,10 +165,7 @@ class _PairRows(torch.autograd.Function):
         to_scalars: list[Tensor | None] = []
         with _full_precision(gradient):
             for x, encoder in _scalars(flat):
-                sums = [torch.zeros_like(tensor) for tensor in encoder]
-                for here in _chunks(hops):
-                    _add_gradients(gradient[here], x[here], encoder, sums)
-                to_scalars += [None, *sums]
+                to_scalars += [None, *_gradients(gradient, x, encoder)]
         return None, to_hops, to_table, None, *to_scalars
 
 
@@ -239,25 +236,32 @@ def _encode(x: Tensor, encoder: ScalarEncoder) -> tuple[Tensor, Tensor]:
     return inner, torch.relu_(torch.addcmul(encoder.shift2, second, encoder.scale2))
 
 
-def _add_gradients(gradient: Tensor, x: Tensor, encoder: ScalarEncoder, sums: list[Tensor]) -> None:
-    """Add one chunk's gradients to ``sums``, in the order of the encoder's fields.
+def _gradients(gradient: Tensor, x: Tensor, encoder: ScalarEncoder) -> ScalarEncoder:
+    """Those of the encoder's fields.
 
     What a scale multiplies is a linear map's output, so the scale's gradient follows from the sums
-    that the map's own needs: no pass over the chunk for either.
+    that the map's own needs: no pass over the pairs for either.
     """
-    to_weight1, to_scale1, to_shift1, to_weight2, to_scale2, to_shift2 = sums
-    inner, outer = _encode(x, encoder)
-    to_outer = torch.ops.aten.threshold_backward(gradient, outer, 0)
-    by_inner = to_outer.t() @ inner
-    to_shift2 += to_outer.sum(0)
-    to_scale2 += (by_inner * encoder.weight2).sum(1)
-    to_weight2 += by_inner * encoder.scale2[:, None]
-    to_inner = product(to_outer, (encoder.weight2 * encoder.scale2[:, None]).t())
-    to_inner = torch.ops.aten.threshold_backward(to_inner, inner, 0)
-    by_x = x @ to_inner
-    to_shift1 += to_inner.sum(0)
-    to_scale1 += by_x * encoder.weight1
-    to_weight1 += by_x * encoder.scale1
+    by_inner, to_shift2 = torch.zeros_like(encoder.weight2), torch.zeros_like(encoder.shift2)
+    by_x, to_shift1 = torch.zeros_like(encoder.weight1), torch.zeros_like(encoder.shift1)
+    back = (encoder.weight2 * encoder.scale2[:, None]).t()
+    for here in _chunks(x):
+        inner, outer = _encode(x[here], encoder)
+        to_outer = torch.ops.aten.threshold_backward(gradient[here], outer, 0)
+        by_inner.addmm_(to_outer.t(), inner)
+        to_shift2 += to_outer.sum(0)
+        to_inner = product(to_outer, back)
+        to_inner = torch.ops.aten.threshold_backward(to_inner, inner, 0)
+        by_x.addmv_(to_inner.t(), x[here])
+        to_shift1 += to_inner.sum(0)
+    return ScalarEncoder(
+        weight1=by_x * encoder.scale1,
+        scale1=by_x * encoder.weight1,
+        shift1=to_shift1,
+        weight2=by_inner * encoder.scale2[:, None],
+        scale2=(by_inner * encoder.weight2).sum(1),
+        shift2=to_shift2,
+    )
 
 
 def _full_precision(like: Tensor) -> torch.autocast:
