@@ -444,6 +444,27 @@ def _end(outcome: Any, as_json: bool) -> None:
 
 
 @app.command(
+    rich_help_panel="Training", short_help="Lend this machine to a training that another began."
+)
+def join(
+    rendezvous: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="Where node 0 runs the train stage.")
+    ],
+    nodes: Annotated[int, typer.Option(min=2, help="Machines in all.")],
+    node: Annotated[int, typer.Option(min=1, help="Which of them this is, from 1 on.")],
+    project: Annotated[Path, typer.Option(help="The project's root, shared by all.")] = Path(),
+) -> None:
+    """Be one of several machines of a training; node 0 runs the train stage itself.
+
+    Exit code: 0 the training ended well. docs/machines.md tells the whole.
+    """
+    from brepfind.distributed.nodes import Nodes
+    from brepfind.pipeline.join import join as run
+
+    run(project, Nodes.at(rendezvous, nodes), node)
+
+
+@app.command(
     rich_help_panel="Training", short_help="Make the last sound checkpoint the current one."
 )
 def rollback(

@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from brepfind.distributed import watch
 from brepfind.distributed.gather import gather_with_grad
 from brepfind.distributed.group import Place, assert_no_complex, open_group
 from brepfind.distributed.watch import who_is_missing
@@ -146,3 +147,9 @@ def test_complex_tensors_are_named() -> None:
     module.register_buffer("freqs_cis", torch.ones(2, dtype=torch.complex64))
     with pytest.raises(CheckFailed, match=r"1 complex tensors.*: freqs_cis; store real"):
         assert_no_complex(module, "the model")
+
+
+def test_a_rank_is_named_with_its_machine_where_that_is_another_one() -> None:
+    assert watch._named(1, {"host": watch._HOST}) == "rank 1"
+    assert watch._named(1, {"host": "gpu-b"}) == "rank 1 on gpu-b"
+    assert watch._named(1, None) == "rank 1"  # never seen

@@ -199,7 +199,7 @@ def _device(place: Place, device: Literal["auto", "cpu"]) -> torch.device:
     if torch.cuda.device_count() < place.local_world:
         raise UserError(
             f"{place.local_world} processes on this machine but {torch.cuda.device_count()} GPUs; "
-            "set train.processes to the number of GPUs"
+            "set train.processes to the number of GPUs of all machines"
         )
     torch.cuda.set_device(place.local_rank)
     return torch.device("cuda", place.local_rank)

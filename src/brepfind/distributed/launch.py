@@ -1,13 +1,19 @@
 """``python -m brepfind.distributed.launch ARGUMENTS...`` is torchrun, less its traceback.
 
 When a rank fails, torchrun ends with forty lines about itself. The ranks have said why they ended;
-what is worth a line here is which of them ended how.
+what is worth a line here is which of them ended how, or which machine does not answer.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
+# Read when torch is imported, here and in the ranks. A connection that ends is otherwise a page of
+# C++ frames in the terminal of every rank that had one, above the line that says who is gone.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main
 
@@ -24,4 +30,9 @@ if __name__ == "__main__":
         log.warning(
             "%s", "; ".join(f"rank {rank} ended with code {one.exitcode}" for rank, one in ended)
         )
+        sys.exit(1)
+    except DistError as error:
+        # The machines never met, or the first is gone. One of several that found its port taken
+        # ends here, too.
+        log.error("the machines of this training: %s", " ".join(str(error).split())[:300])
         sys.exit(1)

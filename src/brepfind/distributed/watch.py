@@ -16,6 +16,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ _POLL_S = 0.25
 _DEAD_S = 3.0
 # After another rank failed, the main thread has this long to end by itself.
 _LEAVE_S = 4.0
+_HOST = socket.gethostname()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ class Watch:
         self._place, self._waiting, self._count, self._meeting = "start", False, 0, 0
         self._last = time.monotonic()
         self._store: dist.Store | None = None
+        self._kept_at = ""
         self._seen: dict[int, tuple[int, float]] = {}
         self._published = 0
         self._stop = threading.Event()
@@ -157,7 +160,8 @@ class Watch:
     def failed(self, error: BaseException) -> None:
         """Tell the others that this rank ends with an error; the first to say so is kept."""
         if self._store is not None:
-            fact = json.dumps({"rank": self.rank, "error": f"{type(error).__name__}: {error}"})
+            said = f"{type(error).__name__}: {error}"
+            fact = json.dumps({"rank": self.rank, "host": _HOST, "error": said})
             with suppress(RuntimeError):
                 self._store.compare_set("failed", "", fact)
 
@@ -172,10 +176,13 @@ class Watch:
                 return None
             fact = json.loads(self._store.get("failed"))
         except RuntimeError:
-            return "the job's key-value store is gone, and with it the process that kept it"
+            return (
+                f"the job's key-value store at {self._kept_at} is gone: rank 0's torchrun, which "
+                "kept it, has ended or cannot be reached"
+            )
         if fact["rank"] == self.rank:
             return None
-        return f"rank {fact['rank']} failed: {fact['error']}"
+        return f"{_named(fact['rank'], fact)} failed: {fact['error']}"
 
     def states(self) -> dict[int, dict[str, Any]]:
         """The last published state of each rank, and whether its process seems dead."""
@@ -198,6 +205,10 @@ class Watch:
             states[rank] = {**state, "dead": now - since > _DEAD_S}
         return states
 
+    def named(self, rank: int) -> str:
+        """``rank 1``, and on which machine, if it is another one."""
+        return _named(rank, self.states().get(rank))
+
     def gone(self, wait_s: float = _DEAD_S + 1.0) -> tuple[int, ...]:
         """Ranks whose process has ended without a word; takes some seconds to be sure."""
         end = time.monotonic() + wait_s
@@ -215,6 +226,7 @@ class Watch:
         """Use the job's store, by a connection of its own: the main thread's may be blocked."""
         limit = timedelta(seconds=max(10.0, self.timeout_s))
         store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
+        self._kept_at = f"{host}:{port}"
         # A restarted job under the same torchrun keeps its store, so the attempt is in the key.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self._store = dist.PrefixStore(f"brepfind/{attempt}", store)
@@ -242,6 +254,7 @@ class Watch:
 
     def _state(self) -> dict[str, Any]:
         return {
+            "host": _HOST,
             "place": self._place,
             "waiting": self._waiting,
             "count": self._count,
@@ -279,7 +292,7 @@ class Watch:
         missing = who_is_missing(states, self.world) if self.world > 1 else (self.rank,)
         gone = [rank for rank in missing if rank in states and states[rank]["dead"]]
         where = ", ".join(
-            f"rank {rank} (last seen in {states[rank]['place']!r}"
+            f"{_named(rank, states[rank])} (last seen in {states[rank]['place']!r}"
             + (", process gone)" if rank in gone else ")")
             if rank in states
             else f"rank {rank} (never seen)"
@@ -289,7 +302,8 @@ class Watch:
             f"did not arrive: {where}" if missing else "all ranks wait, none is missing"
         )
         if gone:
-            message = f"{_ranks(gone)} ended without a word; {message}"
+            names = ", ".join(_named(rank, states[rank]) for rank in gone)
+            message = f"{names} ended without a word; {message}"
         return self._ending("gone" if gone else "hang", message, missing)
 
     def _left(self) -> Ending:
@@ -323,8 +337,9 @@ class Watch:
             os._exit(1)
 
 
-def _ranks(ranks: list[int]) -> str:
-    return ", ".join(f"rank {rank}" for rank in ranks)
+def _named(rank: int, state: dict[str, Any] | None) -> str:
+    host = state["host"] if state else _HOST
+    return f"rank {rank}" if host == _HOST else f"rank {rank} on {host}"
 
 
 def _works(state: dict[str, Any] | None, timeout_s: float) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from brepfind.distributed.nodes import Nodes
 from brepfind.errors import CheckFailed, InputError, Interrupted, ParamsError
 from brepfind.files import read_json
 from brepfind.findings import Finding
-from brepfind.pipeline import paths
+from brepfind.pipeline import join, paths
 from brepfind.pipeline.child import run_child
 from brepfind.pipeline.context import StageContext
 from brepfind.training.config import TrainConfig
@@ -24,11 +25,14 @@ def train(context: StageContext) -> Mapping[str, Any]:
     """
     config = context.section("train", TrainConfig)
     require_watched(context.project, config.text_tower)
-    job = _job(context, config)
+    nodes = Nodes.from_environment()
+    job = _job(context, config, nodes)
     job_file = context.evidence / "job.json"
     job.write(job_file)
-    command = [sys.executable, "-m", "brepfind.distributed.launch", "--standalone"]
-    command += [f"--nproc-per-node={config.processes}", "-m", "brepfind.training", str(job_file)]
+    if nodes.count > 1:
+        job.write(join.job_file(context.home, nodes))
+    command = [sys.executable, "-m", "brepfind.distributed.launch"]
+    command += [*nodes.torchrun(config.processes), "-m", "brepfind.training", str(job_file)]
     code = run_child(
         command,
         environment={"OMP_NUM_THREADS": str(job.threads)},
@@ -59,7 +63,7 @@ def require_watched(project: Path, tower: str) -> None:
         )
 
 
-def _job(context: StageContext, config: TrainConfig) -> Job:
+def _job(context: StageContext, config: TrainConfig, nodes: Nodes) -> Job:
     weights = context.path(paths.WEIGHTS)
     return Job(
         train=config,
@@ -74,7 +78,7 @@ def _job(context: StageContext, config: TrainConfig) -> Job:
         postmortem=str(context.evidence / "training"),
         features=str(context.home / "features"),
         pairs=str(context.home / "pairs"),
-        threads=context.runtime.threads_here(config.processes),
+        threads=context.runtime.threads_here(nodes.processes_each(config.processes)),
         loader_workers=context.runtime.loader_workers,
         save_every=context.runtime.save_every,
     )

@@ -91,7 +91,7 @@ def _because_of_others(error: Exception, group: Group) -> Exception:
     gone = group.watch.gone()
     if failure := group.watch.failure():
         return OtherRank(f"rank {group.rank} stopped because {failure}")
-    who = ", ".join(f"rank {rank}" for rank in gone) or "another rank"
+    who = ", ".join(map(group.watch.named, gone)) or "another rank"
     return OtherRank(f"{who} ended without a word (rank {group.rank} saw: {text[:200]})")
 
 

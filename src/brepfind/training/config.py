@@ -26,7 +26,7 @@ class LossConfig(Section):
 class TrainConfig(Section):
     """How the dual encoder is trained; every field can change the result."""
 
-    processes: int = Field(ge=1, le=1024, description="ranks that torchrun starts per machine")
+    processes: int = Field(ge=1, le=1024, description="ranks, on all machines together")
     epochs: int = Field(ge=1, le=100_000, description="passes over the training parts")
     batch_size: int = Field(
         ge=2, description="pairs per step over all ranks together: 1 positive, the rest negatives"

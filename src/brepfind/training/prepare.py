@@ -28,6 +28,7 @@ from brepfind.training.data import Pieces, Pool, StepData, read_pool
 from brepfind.training.faults import Faults
 from brepfind.training.features import caption_features, part_features, tensors_digest
 from brepfind.training.job import Job
+from brepfind.training.resume import code_digest
 from brepfind.training.step import GuardedStep
 
 log = get_logger(__name__)
@@ -63,15 +64,12 @@ def prepare(job: Job, group: Group, faults: Faults) -> Prepared:
         CheckFailed: if ranks do not see the same inputs, or frozen features are not finite.
     """
     config = job.train
-    if group.world != config.processes * (group.world // group.local_world):
+    if group.world != config.processes:
         raise InputError(
-            f"torchrun started {group.local_world} processes per machine, train.processes is "
-            f"{config.processes}"
+            f"torchrun started {group.world} processes, {group.local_world} of them on this "
+            f"machine; train.processes is {config.processes}"
         )
-    if config.batch_size % group.world:
-        raise InputError(
-            f"train.batch_size {config.batch_size} is no multiple of the {group.world} processes"
-        )
+    group.same("the code of training, or its torch,", code_digest())
     torch.manual_seed(config.seed)
     store = GraphStore(Path(job.graphs))
     with group.local_rank_zero_first("weights"):
