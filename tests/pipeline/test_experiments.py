@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 
 import pytest
 
@@ -58,28 +60,46 @@ def test_exp_show_has_a_row_for_it(experiment: Done, project: Project) -> None:
     assert "1e-05" in ended.output and "text_to_cad.R_at_1" in ended.output
 
 
+def wait_for_queue(project: Project, limit_s: float = 1200) -> None:
+    """`dvc queue start` returns at once; `dvc queue status` says how its experiments stand."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        said = project.dvc("queue", "status").output
+        if not re.search(r"\b(Queued|Running)\b", said):
+            break
+        assert time.monotonic() < deadline, said
+        time.sleep(2)
+    assert "Failed" not in said, said
+
+
 @pytest.mark.slow
 def test_temporary_and_queued_experiments_reach_the_main_store(
     experiment: Done, project: Project
 ) -> None:
-    """They run in copies that are deleted; every row and artifact is in the checkout's store."""
+    """They run in copies that are deleted; every row and artifact is in the checkout's store.
+
+    The queue is the README's: a grid of values, then two workers.
+    """
     known = {run.info.run_id for run in project.runs()}
     commands = [
         ("exp", "run", "--temp", "--name", "temporary", "-S", "evaluate.seed=11"),
-        ("exp", "run", "--queue", "--name", "first", "-S", "evaluate.seed=12"),
-        ("exp", "run", "--queue", "--name", "second", "-S", "evaluate.seed=13"),
-        ("exp", "run", "--run-all", "-j", "2"),
+        ("exp", "run", "--queue", "--name", "grid", "-S", "evaluate.seed=12,13"),
+        ("queue", "start", "-j", "2"),
     ]
     for command in commands:
         ended = project.dvc(*command, timeout_s=900)
         assert ended.code == 0, ended.output[-3000:]
+    wait_for_queue(project)
     new = {
         run.data.tags[f"{TAG}experiment_name"]: run
         for run in project.runs()
         if run.info.run_id not in known
     }
-    assert set(new) == {"temporary", "first", "second"}
-    for name, seed in (("temporary", "11.0"), ("first", "12.0"), ("second", "13.0")):
+    assert set(new) == {"temporary", "grid-1", "grid-2"}
+    assert {run.info.experiment_id for run in new.values()} == {
+        experiment.pipeline.info.experiment_id
+    }
+    for name, seed in (("temporary", "11.0"), ("grid-1", "12.0"), ("grid-2", "13.0")):
         run = new[name]
         assert run.info.status == "FINISHED", name
         assert run.data.params["evaluate.seed"] == seed
