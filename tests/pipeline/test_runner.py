@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from brepfind.errors import InputError
+from brepfind.errors import InputError, Interrupted
+from brepfind.pipeline import runner
 from brepfind.pipeline.context import StageContext, StageFunction
 from brepfind.pipeline.failure import explain
 from brepfind.pipeline.runner import run_stage
@@ -141,3 +144,17 @@ def test_a_bug_keeps_its_traceback_for_the_report_only() -> None:
 
 def test_the_reason_does_not_repeat_the_stage() -> None:
     assert explain("split", InputError("split: no parts")).reason == "no parts"
+
+
+def test_a_stage_whose_command_is_gone_is_told_to_stop_but_never_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "_WATCH_EVERY_S", 0.01)
+    # A process of that number is there, but not the one that started then.
+    monkeypatch.setattr(runner, "owner_process", lambda: f"1/0.00@{socket.gethostname()}")
+    with runner._stop_signals() as told:
+        with pytest.raises(Interrupted, match="SIGTERM"), runner._owner_watched(told):
+            time.sleep(20)
+        assert told.is_set()
+        with runner._owner_watched(told):
+            time.sleep(0.3)

@@ -61,7 +61,7 @@ def run_stage(name: str, load: Callable[[], StageFunction], project: Path | None
     setup_logging()
     attempt = _Attempt(name, (project or Path.cwd()).resolve())
     try:
-        with _stop_signals(), _owner_watched():
+        with _stop_signals() as told, _owner_watched(told):
             context = attempt.open()
             attempt.passed(load()(context), context.cost)
     # Whatever ends a stage is reported: SystemExit of a library and KeyboardInterrupt, too.
@@ -261,15 +261,17 @@ def _short(path: Path) -> str:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[None]:
-    """Turn SIGTERM, SIGINT and SIGHUP into :class:`Interrupted`."""
+def _stop_signals() -> Iterator[threading.Event]:
+    """Turn SIGTERM, SIGINT and SIGHUP into :class:`Interrupted`; the event is set once one came."""
+    told = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
+        told.set()
         raise Interrupted(f"stopped from outside ({signal.Signals(number).name})")
 
     before = {number: signal.signal(number, stop) for number in _STOPS}
     try:
-        yield
+        yield told
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -290,15 +292,20 @@ _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @contextmanager
-def _owner_watched() -> Iterator[None]:
+def _owner_watched(told: threading.Event) -> Iterator[None]:
     """Stop this stage when the command it belongs to is gone: a killed ``dvc repro`` would leave
     it working on outputs that the next one deletes.
+
+    One that was ``told`` to stop is not told again: a job scheduler's signal reaches the command
+    and the stage at once, and a second one would mean that training may not save its state.
     """
     owner, done = owner_process(), threading.Event()
 
     def watch() -> None:
         while not done.wait(_WATCH_EVERY_S):
             if is_alive(owner) is False:
+                if told.is_set():
+                    return
                 log.warning("the command that started this stage is gone")
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
