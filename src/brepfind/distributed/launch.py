@@ -14,6 +14,7 @@ import sys
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 from torch.distributed import DistError
+from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main
 
@@ -31,8 +32,11 @@ if __name__ == "__main__":
             "%s", "; ".join(f"rank {rank} ended with code {one.exitcode}" for rank, one in ended)
         )
         sys.exit(1)
+    except SignalException as error:
+        # It has told the ranks, and they have said what they saved.
+        log.warning("told to stop (%s)", error.sigval.name)
+        sys.exit(1)
     except DistError as error:
-        # The machines never met, or the first is gone. One of several that found its port taken
-        # ends here, too.
+        # The machines never met, or the port to meet at is taken.
         log.error("the machines of this training: %s", " ".join(str(error).split())[:300])
         sys.exit(1)
