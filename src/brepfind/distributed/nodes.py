@@ -2,8 +2,8 @@
 
 ``BREPFIND_NODES=2 BREPFIND_RENDEZVOUS=HOST:PORT`` make the train stage the first of two machines;
 ``brepfind join HOST:PORT --nodes 2 --node 1`` is the second. They are no parameters because the
-place of a rank cannot change what it computes: a run that was begun on two machines goes on, with
-the same bits, on one.
+place of a rank cannot change what it computes: a run that was begun on two machines goes on on
+one, with the same bits if its ranks have as many threads.
 """
 
 from __future__ import annotations
