@@ -21,6 +21,7 @@ validation in ``benchmarks/results/kicad_tried.json``: how the settings below we
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -99,6 +100,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--smoke", type=int, metavar="N", help="N parts, two epochs")
     parser.add_argument("--try", nargs="*", metavar="NAME=VALUE", dest="tried")
     asked = parser.parse_args(arguments)
+    if asked.tried is not None and asked.smoke:
+        parser.error("--try is about all parts; leave --smoke out")
+    if any("=" not in one for one in asked.tried or ()):
+        parser.error("--try takes settings of train in params.yaml, such as batch_size=64")
     work = WORK.with_name(f"bench-kicad-smoke-{asked.smoke}") if asked.smoke else WORK
     data = prepare_data(ROOT, work, asked.smoke)
     if asked.baselines:
@@ -153,14 +158,15 @@ def _choose(data: Data, work: Path, smoke: int | None) -> dict[str, float]:
 def _try(data: Data, work: Path, changes: Sequence[str]) -> None:
     """Train once with other settings, and add what it gives on validation to what was tried."""
     given = {name: yaml.safe_load(value) for name, value in (one.split("=", 1) for one in changes)}
-    lr = float(given.pop("lr", TRIALS[0]))
-    one = _training(data, work, "brepfind", SEEDS[0], {"brepfind": lr}, None, given)
-    one.run()
+    given = {"lr": TRIALS[0]} | KICAD | given
+    one = _training(data, work, "brepfind", SEEDS[0], {}, None, given)
+    train_all([one])
     hits = baselines(data, "validation") | {"tried": _model_hits(data, [one], "validation")}
     tables = _tables(data, hits, "validation")
     _print(tables)
     tried = read_json(TRIED) if TRIED.is_file() else {}
-    tried[" ".join(sorted(changes)) or "as it is"] = tables["text_to_cad"]["tried"]
+    key = " ".join(f"{name}={json.dumps(value)}" for name, value in sorted(given.items()))
+    tried[key] = tables["text_to_cad"]["tried"]
     write_json(TRIED, tried)
 
 

@@ -12,6 +12,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,18 +45,20 @@ def measured(
     with log.open("w") as out:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out)
         try:
-            while process.poll() is None:
+            while process.returncode is None:
                 asked = time.perf_counter()
                 peak = max(peak, sum(_private(pid) for pid in _tree(process.pid)))
                 spent = time.perf_counter() - asked
-                time.sleep(max(_EVERY_S, spent / _SHARE))
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(_EVERY_S, spent / _SHARE))
+            seconds = time.perf_counter() - start
         finally:
             if process.poll() is None:  # the bench itself is stopped
                 process.terminate()
                 process.wait()
     if process.returncode:
         raise SystemExit(f"{command[-1]} ended with code {process.returncode}; see {log}")
-    return Cost(time.perf_counter() - start, peak / 1e9)
+    return Cost(seconds, peak / 1e9)
 
 
 def private_gb() -> float:

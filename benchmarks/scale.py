@@ -11,7 +11,8 @@ What can be done without a million STEP files is then done with the largest samp
 :mod:`benchmarks.scale_simulated`): split as a stage, and steps in a process each.
 
 Rows are kept in ``build/bench-scale``, so that the bench can be stopped and goes on; remove
-``build/bench-scale/SIZE/rows/STAGE.json`` to measure a stage again, or the folder for all. About an
+``build/bench-scale/SIZE/rows/STAGE.json`` to measure a stage again, or the folder for all; other
+settings or other code measure all of it again. About an
 hour on two cores; ``--simulated`` with no number leaves the second half out, smaller ``--sizes``
 shorten the first. Linux only. Writes ``benchmarks/results/scale.json``.
 """
@@ -66,6 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args(arguments)
     sizes = sorted(set(asked.sizes) - {FLOOR})
+    if not sizes:
+        parser.error(f"--sizes needs a size beside {FLOOR}, which is always run")
     stages: Rows = {name: {} for name in paths.STAGES}
     for parts in [FLOOR, *sizes]:
         for name, row in run_stages(parts):
@@ -134,19 +137,21 @@ def run_steps(source: Path, parts: int) -> Iterable[tuple[str, dict[str, Any]]]:
     _say("split", parts, row)
     yield "split", row
     for name in scale_simulated.STEPS:
-        row = _step(mine.root, name)
+        row = _step(mine, name)
         _say(name, parts, row)
         yield name, row
 
 
-def _step(folder: Path, name: str) -> dict[str, Any]:
+def _step(mine: Project, name: str) -> dict[str, Any]:
+    folder = mine.root
     kept = folder / "rows" / f"step-{name}.json"
-    if not kept.is_file():
+    if not kept.is_file() or read_json(kept)["of"] != mine.of():
         told = folder / "logs" / f"{name}.json"
         command = [sys.executable, "-m", "benchmarks.scale_simulated", name, str(folder), str(told)]
         log = folder / "logs" / f"{name}.txt"
         took = measured(command, ROOT, log, environment())
-        write_json(kept, {**asdict(took), **read_json(told)})  # seconds without imports
+        # The step tells its own seconds, without imports.
+        write_json(kept, {**asdict(took), **read_json(told), "of": mine.of()})
     return dict(read_json(kept))
 
 
@@ -249,10 +254,6 @@ def show(
         console.print(
             f"{one['what']} ({one['how']}) takes {one['limit']} at {_parts(one['parts'])} parts"
         )
-
-
-def _cell(row: Mapping[str, Any]) -> str:
-    return f"{row['seconds']:.1f} / {row['peak_gb']:.2f}"
 
 
 def _exponent(growth: Growth) -> str:

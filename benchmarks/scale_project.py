@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from benchmarks.memory import measured
-from brepfind.files import digest, read_json, write_json
+from brepfind.files import digest, read_json, sha256, write_json
 from brepfind.params import read_params
 from brepfind.pipeline import paths
 
@@ -75,11 +75,15 @@ class Project:
         text = yaml.safe_dump(params, sort_keys=False)
         (self.root / paths.PARAMS).write_text(text, encoding="utf-8")
 
+    def of(self) -> str:
+        """What a measurement is of: the settings and the code; another makes it anew."""
+        code = [[str(path.relative_to(ROOT)), sha256(path)] for path in sorted(_code())]
+        return digest([(self.root / paths.PARAMS).read_text(encoding="utf-8"), code])
+
     def stage(self, name: str) -> dict[str, Any]:
         """What a stage took, from an earlier run of the bench if it was measured already."""
         row = self.root / "rows" / f"{name}.json"
-        key = digest(dict(self.settings))
-        if row.is_file() and (kept := read_json(row))["settings"] == key:
+        if row.is_file() and (kept := read_json(row))["of"] == self.of():
             return dict(kept)
         for kept_folder in _KEPT.get(name, ()):
             shutil.rmtree(self.root / ".brepfind" / kept_folder, ignore_errors=True)
@@ -87,8 +91,14 @@ class Project:
         log = self.root / "logs" / f"{name}.txt"
         took = asdict(measured(command, self.root, log, environment()))
         cost = read_json(self.root / paths.cost_file(name))
-        write_json(row, {**took, "settings": key, "cost": cost})
+        write_json(row, {**took, "of": self.of(), "cost": cost})
         return dict(read_json(row))
+
+
+def _code() -> Iterator[Path]:
+    for folder in ("src", "stages"):
+        yield from (ROOT / folder).rglob("*.py")
+    yield from (ROOT / "benchmarks").glob("scale_*.py")
 
 
 def environment() -> dict[str, str]:

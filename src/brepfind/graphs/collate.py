@@ -18,7 +18,7 @@ from brepfind.graphs.descriptors import shape_features
 from brepfind.graphs.dgl_graph import tensor, to_dgl
 from brepfind.graphs.lengths import length_row, named_lengths
 from brepfind.graphs.pairwise import Pairwise
-from brepfind.graphs.patterns import pattern_row
+from brepfind.graphs.patterns import PATTERN_PLACES, pattern_row
 
 # Lengths, areas and volumes below this are taken for it before the logarithm: a flat part has no
 # height, an open one no volume. In millimetres, their squares and cubes.
@@ -30,6 +30,8 @@ def collate(
     pairs: Sequence[Pairwise],
     face_surface: Sequence[Tensor] | None = None,
     edge_curve: Sequence[Tensor] | None = None,
+    *,
+    patterns: bool = True,
 ) -> PartBatch:
     """The batch of ``parts``, in their order.
 
@@ -38,6 +40,8 @@ def collate(
         face_surface: per part, (faces, dim/2) from a frozen surface CNN; the grids of faces are
             left out of the batch then.
         edge_curve: per part, (edges, heads) from a frozen curve CNN; likewise.
+        patterns: look for what repeats in the parts, a millisecond each; zeros otherwise, for a
+            model that does not read it.
 
     Raises:
         ValueError: if there is no part, or a sequence is not as long as ``parts``.
@@ -57,7 +61,9 @@ def collate(
         size=torch.from_numpy(np.stack([size_features(part.facts) for part in parts])),
         shape=torch.from_numpy(np.stack([shape_features(part) for part in parts])),
         lengths=torch.from_numpy(np.stack([length_row(named_lengths(part)) for part in parts])),
-        patterns=torch.from_numpy(np.stack([pattern_row(part) for part in parts])),
+        patterns=torch.from_numpy(np.stack([pattern_row(part) for part in parts]))
+        if patterns
+        else torch.zeros(len(parts), PATTERN_PLACES),
         face_surface=None if face_surface is None else torch.cat(list(face_surface)),
         edge_curve=None if edge_curve is None else torch.cat(list(edge_curve)),
     )

@@ -213,8 +213,7 @@ class GraphStore:
         table, metadata = layout.read_manifest(folder / layout.MANIFEST)
         self.grid: int | None = metadata.get("grid")
         self.manifest: pd.DataFrame = table.to_pandas()
-        # A row of a data frame is slow to take: half of the time of loading a part.
-        self._columns = {name: self.manifest[name].array for name in self.manifest.columns}
+        self._columns = self._columns_of(self.manifest)
         self.ids: list[str] = table.column("model_id").to_pylist()
         self._content: list[str] = table.column("content").to_pylist()
         self._places: list[tuple[int, int]] = list(
@@ -228,7 +227,16 @@ class GraphStore:
 
     def __getstate__(self) -> dict[str, Any]:
         # A mapped file does not travel to another process; it is opened there again.
-        return self.__dict__ | {"_shards": {}, "_checked": set()}
+        return self.__dict__ | {"_shards": {}, "_checked": set(), "_columns": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._columns = self._columns_of(self.manifest)
+
+    @staticmethod
+    def _columns_of(manifest: pd.DataFrame) -> dict[str, Any]:
+        # A row of a data frame is slow to take: half of the time of loading a part.
+        return {name: manifest[name].array for name in manifest.columns}
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -105,10 +105,10 @@ class _RMSNorm(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         normed, scale, weight = ctx.saved_tensors
         normed, gradient, weight = map(at_least_float32, (normed, gradient, weight))
-        by_weight = gradient * normed
-        along = torch.mv(by_weight.flatten(0, -2), weight).div_(-len(weight)).view_as(scale)
+        by_weight = (gradient * normed).reshape(-1, len(weight))
+        along = torch.mv(by_weight, weight).div_(-len(weight)).view_as(scale)
         to_x = (gradient * weight).addcmul_(normed, along).mul_(scale)
-        return to_x, by_weight.flatten(0, -2).sum(0), None
+        return to_x, by_weight.sum(0), None
 
 
 def freeze_batch_norm(module: nn.Module, frozen: bool = True) -> int:

@@ -21,8 +21,9 @@ log = get_logger(__name__)
 def job_file(home: Path, nodes: Nodes) -> Path:
     """Where the machines that meet at one place find what to train: below ``.brepfind``.
 
-    The first writes it before it listens, and the ranks of the others read it after they met, so
-    what is left there of an earlier run is never taken.
+    The first writes it before it listens, and removes it when training has ended; the ranks of the
+    others read it after they met. All must spell the place alike; that they read the same job is
+    compared when they have.
     """
     return home / "rendezvous" / f"{nodes.host}-{nodes.port}.json"
 
@@ -36,8 +37,8 @@ def join(project: Path, nodes: Nodes, node: int) -> NoReturn:
         node: which of them this is, from 1 on; 0 is the one that runs the train stage.
 
     Raises:
-        UserError: if there is no such machine.
-        ParamsError: if the ranks cannot be shared, or params.yaml is not as it should be.
+        UserError: if there is no such machine, or the ranks cannot be shared evenly.
+        ParamsError: if params.yaml is not as it should be.
     """
     command, threads = command_of(project, nodes, node)
     log.info(

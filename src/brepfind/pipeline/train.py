@@ -33,13 +33,16 @@ def train(context: StageContext) -> Mapping[str, Any]:
         job.write(join.job_file(context.home, nodes))
     command = [sys.executable, "-m", "brepfind.distributed.launch"]
     command += [*nodes.torchrun(config.processes), "-m", "brepfind.training", str(job_file)]
-    code = run_child(
-        command,
-        environment={"OMP_NUM_THREADS": str(job.threads)},
-        events=Path(job.events),
-        listener=context.tracker,
-        grace_s=context.runtime.stop_grace_s,
-    )
+    try:
+        code = run_child(
+            command,
+            environment={"OMP_NUM_THREADS": str(job.threads)},
+            events=Path(job.events),
+            listener=context.tracker,
+            grace_s=context.runtime.stop_grace_s,
+        )
+    finally:
+        join.job_file(context.home, nodes).unlink(missing_ok=True)
     if code != 0:
         raise _why(Path(job.postmortem), code)
     out = Path(job.out)

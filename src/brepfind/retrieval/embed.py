@@ -86,12 +86,14 @@ def embed_parts(
     done = 0
     with progress("embedding parts", len(ids)) as bar:
         for group in _groups(reader, ids):
-            batch = collate(*reader.read(group)).to(device)
+            patterns = model.patterns is not None
+            batch = collate(*reader.read(group), patterns=patterns).to(device)
             graph, projected = model.embed_parts(batch)
             rows = slice(done, done + len(group))
             before[rows], after[rows] = _plain(graph), _plain(projected)
             done = rows.stop
             bar.advance(len(group))
+    assert done == len(ids)
     return before, after
 
 

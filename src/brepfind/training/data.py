@@ -165,6 +165,7 @@ class Pieces:
         hidden: what the frozen layers of the text tower gave.
         pad: what a caption shorter than the batch's longest is filled with.
         numbers: float32 (captions, NUMBER_PLACES), what each names; a row is taken by number.
+        patterns: whether the model reads what repeats in a part.
     """
 
     reader: PartReader
@@ -174,6 +175,7 @@ class Pieces:
     hidden: Ragged
     pad: int
     numbers: Tensor
+    patterns: bool
 
     def micro(self, parts: Sequence[int], texts: Sequence[int]) -> Micro:
         """Pairs of part numbers and caption numbers."""
@@ -186,6 +188,7 @@ class Pieces:
                 pairs,
                 face_surface=[surface.entry("surface", n) for n in parts] if surface else None,
                 edge_curve=[curve.entry("curve", n) for n in parts] if curve else None,
+                patterns=self.patterns,
             ),
             hidden=hidden,
             mask=mask,

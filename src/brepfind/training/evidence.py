@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from brepfind.distributed.gather import gather_with_grad
+from brepfind.errors import InputError
 from brepfind.files import atomic_path
 from brepfind.graphs.batch import PartBatch
 from brepfind.training.batches import Micro, StepBatch
@@ -121,11 +122,21 @@ def plain_micro(micro: Micro) -> dict[str, Any]:
 
 
 def micro_of(plain: dict[str, Any]) -> Micro:
-    """The reverse of :func:`plain_micro`."""
+    """The reverse of :func:`plain_micro`.
+
+    Raises:
+        InputError: if another version of this code wrote it.
+    """
     missing = {"face_grid": None, "edge_grid": None}
-    return Micro(
-        parts=PartBatch(**{**missing, **plain["parts"]}),
-        hidden=plain["hidden"],
-        mask=plain["mask"],
-        numbers=plain["numbers"],
-    )
+    try:
+        return Micro(
+            parts=PartBatch(**{**missing, **plain["parts"]}),
+            hidden=plain["hidden"],
+            mask=plain["mask"],
+            numbers=plain["numbers"],
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"the kept step was written by another version of brepfind ({error}); replay it with "
+            "that one"
+        ) from error

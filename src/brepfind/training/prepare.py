@@ -20,7 +20,7 @@ from brepfind.graphs.store import GraphStore
 from brepfind.graphs.store_layout import MANIFEST
 from brepfind.log import get_logger
 from brepfind.models.dual import DualEncoder, calibrate_batch_norm
-from brepfind.models.numbers import sentence_numbers
+from brepfind.models.numbers import NUMBER_PLACES, sentence_numbers
 from brepfind.models.text_source import fetch
 from brepfind.training.batches import Order
 from brepfind.training.build import Pairs, build_dual, build_optimizer
@@ -67,9 +67,10 @@ def prepare(job: Job, group: Group, faults: Faults) -> Prepared:
     if group.world != config.processes:
         raise InputError(
             f"torchrun started {group.world} processes, {group.local_world} of them on this "
-            f"machine; train.processes is {config.processes}"
+            f"machine; train.processes is {config.processes}: make the two equal"
         )
     group.same("the code of training, or its torch,", code_digest())
+    group.same("the job: what node 0 asks for, and what is read here,", digest(job.model_dump()))
     torch.manual_seed(config.seed)
     store = GraphStore(Path(job.graphs))
     with group.local_rank_zero_first("weights"):
@@ -143,12 +144,12 @@ def _pieces(
     surface, curve = part_features(dual, reader, pool.ids, group, folder)
     hidden = caption_features(dual.text, pool.texts, group, folder)
     dual.train()
-    truncated, numbers = 0, []
+    truncated, numbers = 0, torch.empty(len(pool.texts), NUMBER_PLACES)
     for start in range(0, len(pool.texts), _TOKENIZED_AT_ONCE):
         group.watch.beat("read captions")
         texts = pool.texts[start : start + _TOKENIZED_AT_ONCE]
         truncated += dual.text.tokenize(texts).truncated
-        numbers.append(sentence_numbers(texts))
+        numbers[start : start + len(texts)] = sentence_numbers(texts)
     if truncated:
         log.warning(
             "%d of %d captions are longer than the %d tokens of %s and lose their end",
@@ -164,7 +165,8 @@ def _pieces(
         surface=surface,
         curve=curve,
         hidden=hidden,
-        numbers=torch.cat(numbers),
+        numbers=numbers,
+        patterns=dual.patterns is not None,
         pad=0 if pad is None else int(pad),
     )
     return pieces, truncated

@@ -23,17 +23,25 @@ def write_ragged(path: Path, column: str, entries: Iterable[Tensor]) -> None:
 
     Each entry is (rows, ...) on the CPU, rows may be 0. Entries are taken one by one and none is
     kept, so that a column may be larger than memory.
+
+    Raises:
+        ValueError: if an entry's dtype, or shape after its rows, is not that of the first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     offsets = array("q", [0])
-    dtype, tail = "float32", ()
+    kind: tuple[str, tuple[int, ...]] | None = None
     with TemporaryFile(dir=path.parent) as spool:
         for entry in entries:
             rows = entry.numpy()
-            dtype, tail = rows.dtype.name, rows.shape[1:]
+            mine = rows.dtype.name, rows.shape[1:]
+            if kind is None:
+                kind = mine
+            elif kind != mine:
+                raise ValueError(f"{column}: entry {len(offsets) - 1} is {mine}, the first {kind}")
             offsets.append(offsets[-1] + len(rows))
             spool.write(rows.tobytes())
         spool.seek(0)
+        dtype, tail = kind or ("float32", ())
         tensors = {
             f"{column}.offsets": ("int64", (len(offsets),)),
             column: (dtype, (offsets[-1], *tail)),
