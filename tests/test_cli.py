@@ -22,7 +22,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 ZOO = FIXTURES / "cad" / "zoo"
 AUTHORS = FIXTURES / "models" / "brepformer_small.ckpt"
 COMMANDS = ["search", "app", "index", "doctor", "sanitize", "encode", "inspect", "extract", "embed",
-            "vitals", "evaluate", "rollback", "replay", "corpus"]  # fmt: skip
+            "vitals", "evaluate", "join", "rollback", "replay", "corpus"]  # fmt: skip
 
 
 def brepfind(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
