@@ -73,8 +73,8 @@ def test_the_same_run_gives_the_same_bytes(inputs, tmp_path, unbroken) -> None:
 def test_what_repeats_in_a_part_is_learned_from(inputs, tmp_path) -> None:
     assert codes(train(inputs, tmp_path, 2, pattern_features=True)) == [0, 0]
     learned = weights(tmp_path)["patterns.weight"]
-    # It starts with rows at right angles; weight decay alone moves them by 2e-4.
-    assert (learned @ learned.T - torch.eye(len(learned))).abs().max() > 1e-2
+    # It starts with rows at right angles; weight decay alone moves this by 5e-4, learning by 9e-3.
+    assert (learned @ learned.T - torch.eye(len(learned))).abs().max() > 2e-3
 
 
 @pytest.mark.parametrize(
