@@ -225,7 +225,9 @@ def first_steps(folder: Path, work: Work) -> dict[str, Any]:
     with (
         _replaced(preparing, "read_pool", pool_of_one_part),
         _replaced(preparing, "part_features", lambda *_: (None, None)),
-        _replaced(preparing, "caption_features", lambda tower, texts, *_: _Hidden(tower, texts)),
+        _replaced(
+            preparing, "caption_features", lambda tower, texts, *_: (_Hidden(tower, texts), 0)
+        ),
         open_group(job.train.timeout_s, device="cpu") as group,
         work,
     ):

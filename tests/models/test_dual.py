@@ -88,15 +88,7 @@ def test_lengths_alone_tell_parts_apart_before_any_training(
     dual = _dual(str(deberta_folder), width=LENGTH_PLACES).eval()
     rows = torch.from_numpy(np.stack([length_row([8.0, 40.0]), length_row([10.0, 60.0])]))
     batch = replace(join([part(6, seed=1), part(6, seed=1)]), lengths=rows)
-    said = ["M8 x 40", "M10, sixty long"]
-    tokens = dual.text.tokenize(said)
-    with torch.no_grad():
-        parts = dual.embed_parts(batch).projected
-        hidden = dual.text.lower(tokens)
-        texts = dual.embed_texts(hidden, tokens.mask, sentence_numbers(said)).projected
-        silent = dual.embed_texts(hidden, tokens.mask, torch.zeros(2, NUMBER_PLACES)).projected
-    # What the lengths add to each score: most for the part that is meant.
-    added = (texts - silent) @ (parts[0] - parts[1])
+    added = _added_by_numbers(dual, batch, ["M8 x 40", "M10, sixty long"])
     assert added[0] > 0.5 and added[1] < -0.5
 
 
@@ -114,15 +106,19 @@ def test_patterns_alone_tell_parts_apart_before_any_training(
     dual = DualEncoder(BrepEncoder(TINY), text, config).eval()
     rows = np.stack([numbers_row([2.54, 22.86], [2, 10]), numbers_row([2.54, 7.62], [4])])
     batch = replace(join([part(6, seed=1)] * 2), patterns=torch.from_numpy(rows))
-    said = ["2x10, 2.54 mm pitch", "four pins, 2.54 mm pitch"]
+    added = _added_by_numbers(dual, batch, ["2x10, 2.54 mm pitch", "four pins, 2.54 mm pitch"])
+    assert added[0] > 0.5 and added[1] < -0.5
+
+
+def _added_by_numbers(dual: DualEncoder, batch: PartBatch, said: list[str]) -> torch.Tensor:
+    """By how much the numbers of each sentence put the first part before the second."""
     tokens = dual.text.tokenize(said)
     with torch.no_grad():
         parts = dual.embed_parts(batch).projected
         hidden = dual.text.lower(tokens)
         texts = dual.embed_texts(hidden, tokens.mask, sentence_numbers(said)).projected
         silent = dual.embed_texts(hidden, tokens.mask, torch.zeros(2, NUMBER_PLACES)).projected
-    added = (texts - silent) @ (parts[0] - parts[1])
-    assert added[0] > 0.5 and added[1] < -0.5
+    return (texts - silent) @ (parts[0] - parts[1])
 
 
 def test_fact_statistics(deberta_folder: object, part: Part) -> None:

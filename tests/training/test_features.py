@@ -117,7 +117,7 @@ def changed_tower(inputs: Path, folder: Path, file: str, change: Callable[[dict]
 
 
 def test_caption_features_follow_from_tower_tokenizer_and_captions(
-    inputs: Path, tmp_path: Path, caption_sets: Callable[..., set[str]]
+    inputs: Path, tmp_path: Path, group: Group, caption_sets: Callable[..., set[str]]
 ) -> None:
     first = caption_sets(dual(inputs).text)
     assert len(first) == 1
@@ -145,6 +145,7 @@ def test_caption_features_follow_from_tower_tokenizer_and_captions(
     assert len(caption_sets(dual(inputs, last_layers=2).text)) == 7
     short = dual(inputs).text
     short.max_tokens = 2  # captions lose their end
+    assert features.caption_features(short, CAPTIONS, group, tmp_path)[1] == len(CAPTIONS)
     assert len(caption_sets(short)) == 8
     first_token = dual(inputs, text_train="frozen").text
     first_token.pooling = "first"
@@ -153,7 +154,7 @@ def test_caption_features_follow_from_tower_tokenizer_and_captions(
 
 def test_kept_captions_are_what_the_tower_gives(inputs: Path, tmp_path: Path, group: Group) -> None:
     tower = dual(inputs).text
-    kept = features.caption_features(tower, CAPTIONS, group, tmp_path)
+    kept, _ = features.caption_features(tower, CAPTIONS, group, tmp_path)
     for number, caption in enumerate(CAPTIONS):
         alone = tower.lower(tower.tokenize([caption]))[0]
         torch.testing.assert_close(kept.entry("hidden", number), alone)

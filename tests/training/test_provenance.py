@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from brepfind.errors import InputError
+from brepfind.training.evidence import micro_of
 from brepfind.training.provenance import sentence, statistics, traced
 from brepfind.training.replay import replay
 from tests.training.runs import codes, reason, train
@@ -92,3 +93,8 @@ def test_a_bad_gradient_is_explained_on_two_ranks_with_a_static_graph(inputs, tm
 def test_a_folder_without_a_step_is_an_error(tmp_path) -> None:
     with pytest.raises(InputError, match="keeps no step; look at its reason"):
         replay(tmp_path)
+
+
+def test_a_step_kept_by_another_version_is_refused() -> None:
+    with pytest.raises(InputError, match="written by another version of brepfind"):
+        micro_of({"parts": {}, "hidden": None, "mask": None, "lengths": None})

@@ -41,3 +41,10 @@ def test_the_numbers_keep_their_type(tmp_path: Path, dtype: torch.dtype) -> None
 def test_a_column_without_entries_is_a_file(tmp_path: Path) -> None:
     write_ragged(tmp_path / "piece", "x", iter([]))
     assert (tmp_path / "piece").stat().st_size > 0
+
+
+@pytest.mark.parametrize("other", [torch.zeros(1, 3), torch.zeros(1, 2, dtype=torch.int64)])
+def test_entries_of_another_kind_are_refused(tmp_path: Path, other: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"x: entry 1 is .*, the first"):
+        write_ragged(tmp_path / "file", "x", [torch.zeros(4, 2), other])
+    assert not (tmp_path / "file").exists()

@@ -45,10 +45,19 @@ def length_row(lengths: Iterable[float]) -> NDArray[np.float32]:
     logarithmic scale; each place keeps the largest share it is given, so that naming a length twice
     changes nothing. Lengths out of range, zero and NaN leave no trace.
     """
-    row = np.zeros(LENGTH_PLACES + 1, np.float32)
     values = np.array([value for value in lengths if value > 0.0], np.float64)
     place = (np.log2(values) - _LOW) * _PER_OCTAVE
-    place = place[(place >= 0) & (place <= LENGTH_PLACES - 1)]
+    return shared_row(place[(place >= 0) & (place <= LENGTH_PLACES - 1)], LENGTH_PLACES)
+
+
+def shared_row(place: NDArray[np.float64], places: int) -> NDArray[np.float32]:
+    """float32 (places,): what lies between two places is shared by them according to its nearness;
+    each keeps the largest share it is given.
+
+    Args:
+        place: float64 (n,), 0 to ``places`` - 1.
+    """
+    row = np.zeros(places + 1, np.float32)
     left = np.floor(place).astype(np.int64)
     share = (place - left).astype(np.float32)
     np.maximum.at(row, left, 1.0 - share)

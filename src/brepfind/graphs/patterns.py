@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from brepfind.cad.arrays import PartArrays
-from brepfind.graphs.lengths import LENGTH_PLACES, length_row
+from brepfind.graphs.lengths import LENGTH_PLACES, length_row, shared_row
 
 # Counts up to the first limit have a place each; above it, so many places an octave up to the last.
 _EXACT, _LAST, _PER_OCTAVE = 16, 512, 8
@@ -56,15 +56,9 @@ def count_row(counts: Iterable[int]) -> NDArray[np.float32]:
     Small counts share nothing with their neighbours: four holes are not five. One, and what is out
     of range, leaves no trace.
     """
-    row = np.zeros(COUNT_PLACES + 1, np.float32)
     values = np.array([value for value in counts if 2 <= value <= _LAST], np.float64)
     beyond = _EXACT - 2 + np.log2(np.maximum(values, _EXACT) / _EXACT) * _PER_OCTAVE
-    place = np.where(values <= _EXACT, values - 2, beyond)
-    left = np.floor(place).astype(np.int64)
-    share = (place - left).astype(np.float32)
-    np.maximum.at(row, left, 1.0 - share)
-    np.maximum.at(row, left + 1, share)
-    return row[:-1]
+    return shared_row(np.where(values <= _EXACT, values - 2, beyond), COUNT_PLACES)
 
 
 def _copies(part: PartArrays) -> Iterator[NDArray[np.int64]]:

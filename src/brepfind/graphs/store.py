@@ -19,6 +19,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -213,7 +214,6 @@ class GraphStore:
         table, metadata = layout.read_manifest(folder / layout.MANIFEST)
         self.grid: int | None = metadata.get("grid")
         self.manifest: pd.DataFrame = table.to_pandas()
-        self._columns = self._columns_of(self.manifest)
         self.ids: list[str] = table.column("model_id").to_pylist()
         self._content: list[str] = table.column("content").to_pylist()
         self._places: list[tuple[int, int]] = list(
@@ -227,16 +227,15 @@ class GraphStore:
 
     def __getstate__(self) -> dict[str, Any]:
         # A mapped file does not travel to another process; it is opened there again.
-        return self.__dict__ | {"_shards": {}, "_checked": set(), "_columns": {}}
+        # Columns are the manifest's own: apart from it they would travel twice.
+        state = self.__dict__ | {"_shards": {}, "_checked": set()}
+        state.pop("_columns", None)
+        return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._columns = self._columns_of(self.manifest)
-
-    @staticmethod
-    def _columns_of(manifest: pd.DataFrame) -> dict[str, Any]:
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
         # A row of a data frame is slow to take: half of the time of loading a part.
-        return {name: manifest[name].array for name in manifest.columns}
+        return {name: self.manifest[name].array for name in self.manifest.columns}
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -81,8 +81,10 @@ def part_features(
 
 def caption_features(
     tower: TextTower, captions: Sequence[str], group: Group, folder: Path
-) -> Ragged:
-    """What ``tower.lower`` gives for every caption: column ``hidden`` (tokens, h), by number."""
+) -> tuple[Ragged, int]:
+    """What ``tower.lower`` gives for every caption: column ``hidden`` (tokens, h), by number; and
+    how many captions are longer than the tower reads.
+    """
     frozen = {
         name: value
         for name, value in tower.state_dict(keep_vars=True).items()
@@ -94,10 +96,11 @@ def caption_features(
         start = chunk * _CAPTIONS_AT_ONCE
         return tower.tokenize(captions[start : start + _CAPTIONS_AT_ONCE])
 
-    given = hashlib.sha256()
+    given, truncated = hashlib.sha256(), 0
     for chunk in range(-(-len(captions) // _CAPTIONS_AT_ONCE)):
         group.watch.beat("tokenize captions")
-        ids, mask, _ = tokens(chunk)
+        ids, mask, cut = tokens(chunk)
+        truncated += cut
         given.update(tensors_digest({"ids": ids, "mask": mask}).encode())
     folder /= _key("text", tower.settings(), tensors_digest(frozen), given.hexdigest())
 
@@ -117,7 +120,8 @@ def caption_features(
         return done[chunk][number % _CAPTIONS_AT_ONCE]
 
     # Whole chunks go to one rank, which then does not repeat another's work.
-    return _kept(folder, "hidden", len(captions), one, group, run=_CAPTIONS_AT_ONCE)
+    kept = _kept(folder, "hidden", len(captions), one, group, run=_CAPTIONS_AT_ONCE)
+    return kept, truncated
 
 
 def is_frozen(module: nn.Module) -> bool:

@@ -37,7 +37,7 @@ _KEPT_PARTS = 4096  # parts a rank keeps in memory: some 100 kB each without the
 # Faces that a new encoder's BatchNorm statistics are taken from.
 _CALIBRATION_FACES = 1200
 _CALIBRATION_PARTS = 16
-_TOKENIZED_AT_ONCE = 4096  # captions
+_READ_AT_ONCE = 4096  # captions
 # Settings that cannot change what is learned.
 _NO_RESULT = {"timeout_s"}
 
@@ -142,13 +142,12 @@ def _pieces(
     folder = Path(job.features)
     dual.eval()
     surface, curve = part_features(dual, reader, pool.ids, group, folder)
-    hidden = caption_features(dual.text, pool.texts, group, folder)
+    hidden, truncated = caption_features(dual.text, pool.texts, group, folder)
     dual.train()
-    truncated, numbers = 0, torch.empty(len(pool.texts), NUMBER_PLACES)
-    for start in range(0, len(pool.texts), _TOKENIZED_AT_ONCE):
+    numbers = torch.empty(len(pool.texts), NUMBER_PLACES)
+    for start in range(0, len(pool.texts), _READ_AT_ONCE):
         group.watch.beat("read captions")
-        texts = pool.texts[start : start + _TOKENIZED_AT_ONCE]
-        truncated += dual.text.tokenize(texts).truncated
+        texts = pool.texts[start : start + _READ_AT_ONCE]
         numbers[start : start + len(texts)] = sentence_numbers(texts)
     if truncated:
         log.warning(
