@@ -47,6 +47,7 @@ _NO_RESULT = {
             "datasets",
             "failure",
             "fingerprint",
+            "join",
             "paths",
             "publish_model",
             "runner",
