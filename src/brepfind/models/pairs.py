@@ -27,7 +27,7 @@ from brepfind.models.ragged import Layout
 
 # Pairs per pass of the scalar encoders: small enough for a processor's second-level cache, or
 # large enough that a GPU's launches do not count.
-_CHUNK_CPU = 4_096
+_CHUNK_CPU = 2_048
 _CHUNK_GPU = 262_144
 
 
