@@ -1,18 +1,22 @@
 """How much faster and leaner is the encoder than a plain one? Written to results/encoder.json.
 
-    PYTHONPATH=src python -m benchmarks.encoder [--parts 24] [--rounds 3]
+    PYTHONPATH=src python -m benchmarks.encoder [--parts 32] [--rounds 3]
 
 The yardstick is ``encoder_plain.py``: the same computation as a careful person would first write
 it. Both get the same weights (the paper's size) and the same seeded batches of 5 to 100 faces, run
 with the running statistics of eval mode, and must give equal embeddings and equal gradients before
 anything is measured.
 
-Two set-ups:
+Three set-ups, of which the first two are as training runs by default: the surface and the curve CNN
+frozen, their features computed once and handed to both encoders.
 
-- ``speedup`` and ``memory_ratio``: as training runs by default, the surface and the curve CNN
-  frozen, their features computed once and handed to both encoders;
+- ``speedup`` and ``memory_ratio``: on a batch of params.yaml's ``train.batch_size``;
+- ``one_rank``: on one rank's share of it when ``train.processes`` ranks have one each;
 - ``with_cnns``: the CNNs run and learn too. They are the same dense convolutions on both sides and
   most of the time, so little can be won there.
+
+The number of parts matters: from some thirty on, the plain encoder's score matrices are so large
+that glibc takes fresh pages from the kernel for each of them, which costs as much as filling them.
 
 Time is forward plus backward of one batch, the median over all turns: the processor time of one
 thread, which other work on the machine disturbs least; the clock's is given too. Memory is the
@@ -41,8 +45,12 @@ from benchmarks.encoder_plain import Padded, PlainEncoder
 from brepfind.files import write_json
 from brepfind.graphs.batch import PartBatch
 from brepfind.models.encoder import BrepEncoder, EncoderConfig
+from brepfind.params import load_section
+from brepfind.pipeline import paths
+from brepfind.training.config import TrainConfig
 
-RESULTS = Path(__file__).parent / "results" / "encoder.json"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results/encoder.json"
 SETUPS = ("frozen", "learning")
 KINDS = ("plain", "lean")
 FEWEST, MOST = 5, 100
@@ -173,6 +181,7 @@ def compare(setup: str, parts: int, rounds: int, steps: int) -> dict[str, object
     wall_s = {kind: statistics.median(wall[kind]) for kind in KINDS}
     peak = {kind: statistics.median(peaks[kind]) for kind in KINDS}
     return {
+        "parts": parts,
         "speedup": round(cpu_s["plain"] / cpu_s["lean"], 2),
         "speedup_by_the_clock": round(wall_s["plain"] / wall_s["lean"], 2),
         "memory_ratio": round(peak["lean"] / peak["plain"], 3),
@@ -187,7 +196,8 @@ def compare(setup: str, parts: int, rounds: int, steps: int) -> dict[str, object
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", type=int, default=24, help="parts per batch")
+    train = load_section(ROOT / paths.PARAMS, "train", TrainConfig)
+    parser.add_argument("--parts", type=int, default=train.batch_size, help="parts per batch")
     parser.add_argument("--rounds", type=int, default=3, help="fresh processes per encoder")
     parser.add_argument("--steps", type=int, default=3, help="measured passes per process")
     parser.add_argument("--worker", choices=KINDS, help=argparse.SUPPRESS)
@@ -197,11 +207,11 @@ def main() -> None:
     if args.worker:
         print(json.dumps(measure(args.worker, args.setup, args.parts, args.steps)))
         return
-    frozen, learning = (compare(s, args.parts, args.rounds, args.steps) for s in SETUPS)
     result = {
-        **frozen,
-        "with_cnns": learning,
-        "batches": {"count": BATCHES, "parts": args.parts, "faces": [FEWEST, MOST]},
+        **compare("frozen", args.parts, args.rounds, args.steps),
+        "one_rank": compare("frozen", args.parts // train.processes, args.rounds, args.steps),
+        "with_cnns": compare("learning", args.parts, args.rounds, args.steps),
+        "batches": {"count": BATCHES, "faces": [FEWEST, MOST]},
         "machine": {
             "threads": 1,
             "cpus": os.cpu_count(),
