@@ -72,7 +72,10 @@ def test_the_post_mortem_names_the_module_and_a_replay_shows_it_again(
     assert codes(train(inputs, tmp_path, world, fault)) == [1] * world
     why = reason(tmp_path)
     assert why["provenance"]["forward"]["module"].startswith("dual.")
-    shown = replay(tmp_path / "postmortem")
+    pipelines = tmp_path / "as the pipeline keeps it"
+    pipelines.mkdir()
+    (tmp_path / "postmortem").rename(pipelines / "training")
+    shown = replay(pipelines)
     assert shown.rank == world - 1 and shown.step == 2
     assert list(shown.ids) == why["part_ids"]
     assert shown.then == shown.now == why["provenance"]["sentence"]

@@ -66,7 +66,7 @@ def replay(folder: Path, rank: int | None = None) -> Replay:
     """Run the kept step again under hooks.
 
     Args:
-        folder: a run's post-mortem folder.
+        folder: a run's post-mortem folder, or the one of its training in it.
         rank: whose batch; None takes the first that was kept.
 
     Raises:
@@ -111,7 +111,7 @@ def replay(folder: Path, rank: int | None = None) -> Replay:
 
 
 def _read(folder: Path, rank: int | None) -> dict[str, Any]:
-    found = sorted(folder.glob("step-rank*.pt"))
+    found = sorted([*folder.glob("step-rank*.pt"), *folder.glob("training/step-rank*.pt")])
     if rank is not None:
         found = [path for path in found if path.name == f"step-rank{rank}.pt"]
     if not found:
