@@ -1,5 +1,6 @@
 """A file written piece by piece has the bytes that safetensors itself writes."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -31,3 +32,25 @@ def test_the_bytes_are_those_of_save_file(tmp_path: Path, metadata: dict[str, st
     save_file(TENSORS, tmp_path / "theirs", metadata=metadata)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
     assert load_file(tmp_path / "ours").keys() == TENSORS.keys()
+
+
+@pytest.mark.parametrize(
+    ("row", "values"),
+    [
+        (0, np.zeros((1, 3))),  # float64
+        (0, np.zeros((1, 2), np.float32)),
+        (0, np.zeros(3, np.float32)),
+        (3, np.zeros((2, 3), np.float32)),  # one row past the end
+    ],
+)
+def test_what_does_not_fit_its_place_is_refused(tmp_path: Path, row: int, values) -> None:
+    with (tmp_path / "ours").open("wb") as file:
+        ours = TensorFile(file, {"b": ("float32", (4, 3)), "c": ("float32", (4, 3))})
+        with pytest.raises(AssertionError, match="b"):
+            ours.write("b", row, values)
+
+
+@pytest.mark.parametrize("size", [47, 49])
+def test_a_copy_of_another_length_is_refused(tmp_path: Path, size: int) -> None:
+    with (tmp_path / "ours").open("wb") as file, pytest.raises(AssertionError, match=str(size)):
+        TensorFile(file, {"b": ("float32", (4, 3))}).copy("b", io.BytesIO(bytes(size)))

@@ -181,7 +181,8 @@ class GraphStoreWriter:
                     shape = item.shape(int(end - begin), self._grid)
                     count = math.prod(shape)
                     content = spilled.read(count * np.dtype(item.dtype).itemsize)
-                    whole.write(item.name, int(begin), np.frombuffer(content, item.dtype, count))
+                    values = np.frombuffer(content, item.dtype, count).reshape(shape)
+                    whole.write(item.name, int(begin), values)
 
     def _write_manifest(self, tables: Iterable[pa.Table]) -> None:
         metadata = layout.pack_metadata(grid=self._grid, shards=self._shards)
