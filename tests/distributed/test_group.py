@@ -67,18 +67,38 @@ def test_a_barrier_waits_for_a_rank_that_works_longer_than_the_limit() -> None:
     assert values(run_ranks(_work_long_then_meet, 2))[1] > 2.5
 
 
-def _one_sleeps(folder: str) -> None:
+def _compute_long_then_meet() -> float:
+    with open_group(1.5, device="cpu") as group:
+        if group.rank == 0:
+            with group.watch.computing("judge"):
+                end = time.process_time() + 3.0
+                while time.process_time() < end:
+                    pass
+        began = time.monotonic()
+        group.barrier("judged")
+        return time.monotonic() - began
+
+
+def test_a_rank_that_computes_longer_than_the_limit_without_a_beat_is_alive() -> None:
+    assert values(run_ranks(_compute_long_then_meet, 2))[1] > 2.5
+
+
+def _one_sleeps(folder: str, computing: bool) -> None:
     with open_group(2.0, device="cpu", stacks=folder) as group:
         said = Path(folder) / f"said-{group.rank}"
         group.watch.on_end = lambda end: said.write_text(f"{end.kind}: {end.message}")
         if group.rank == 1:
+            if computing:
+                with group.watch.computing("load batch"):
+                    time.sleep(60)
             group.watch.beat("load batch")
             time.sleep(60)
         group.table([1], "agree")
 
 
-def test_a_hang_ends_all_ranks_names_the_missing_one_and_leaves_stacks(tmp_path) -> None:
-    ended = run_ranks(_one_sleeps, 2, str(tmp_path), limit_s=30)
+@pytest.mark.parametrize("computing", [False, True])
+def test_a_hang_ends_all_ranks_names_the_missing_one_and_leaves_stacks(tmp_path, computing) -> None:
+    ended = run_ranks(_one_sleeps, 2, str(tmp_path), computing, limit_s=30)
     assert [rank.code for rank in ended] == [1, 1]
     assert all(rank.seconds < 2.0 + 10.0 for rank in ended)
     assert "in _one_sleeps" in (tmp_path / "stacks-rank1.txt").read_text()

@@ -3,6 +3,7 @@
 Each rank counts *beats*: it says where it is (``load batch``, ``forward``, ``agree``) whenever it
 moves on. A thread in each rank publishes that in the job's key-value store and reads the others'.
 
+- Where a rank computes alone for as long as it takes, the processor's time it uses is its beat.
 - A rank without a beat for ``timeout_s`` hangs. Its thread writes the Python stacks of all threads,
   reads from the store which ranks were waiting and which did not arrive, tells the listener, and
   ends the process with code 1: a thread stuck in a collective cannot be ended in any other way.
@@ -34,6 +35,8 @@ from brepfind.log import get_logger
 log = get_logger(__name__)
 
 _POLL_S = 0.25
+# So much of the processor's time is work; this module's own thread uses less within a timeout.
+_WORK_S = 0.5
 # Without a new publication for this long, a rank's process is taken for dead.
 _DEAD_S = 3.0
 # After another rank failed, the main thread has this long to end by itself.
@@ -99,6 +102,7 @@ class Watch:
         self.on_end: Callable[[Ending], None] | None = None
         self._place, self._waiting, self._count, self._meeting = "start", False, 0, 0
         self._last = time.monotonic()
+        self._spent: float | None = None  # processor time at the last look, while computing
         self._store: dist.Store | None = None
         self._kept_at = ""
         self._seen: dict[int, tuple[int, float]] = {}
@@ -124,6 +128,21 @@ class Watch:
         yield
         # Not in a finally: after a failed collective the state stays as it was, for the report.
         self.beat(before)
+
+    @contextmanager
+    def computing(self, place: str) -> Iterator[None]:
+        """The block computes by itself, without a beat of its own, for as long as it takes.
+
+        As long as the process uses the processor it is alive. Nothing in the block may wait for
+        another rank: a thread that looks busy while it waits would never be found hanging.
+        """
+        self.beat(place)
+        self._spent = time.process_time()
+        try:
+            yield
+        finally:
+            self._spent = None
+            self.beat(place)
 
     def meet(self, place: str) -> None:
         """Wait until every rank has called this; see :meth:`Group.barrier`.
@@ -278,6 +297,7 @@ class Watch:
                 )
             self._publish()
             self.states()
+            self._notice_work()
             now = time.monotonic()
             if now - self._last > self.timeout_s:
                 self._end(self._hang())
@@ -285,6 +305,11 @@ class Watch:
                 left_at = now
             if left_at is not None and now - left_at > _LEAVE_S:
                 self._end(self._left())
+
+    def _notice_work(self) -> None:
+        spent, used = self._spent, time.process_time()
+        if spent is not None and used - spent > _WORK_S:
+            self._spent, self._last = used, time.monotonic()
 
     def _hang(self) -> Ending:
         time.sleep(2 * _POLL_S)  # let the others publish what they wait for

@@ -94,7 +94,7 @@ class Run:
 
     def _epoch(self, advance: Callable[[], None]) -> None:
         steps = self.prepared.order.steps
-        left = self.group.table([steps - self.at, steps], "start of epoch")
+        left = self.group.table([steps - self.at], "start of epoch")
         if self.at < steps:
             if problem := judge_plan([row[0] for row in left]):
                 raise CheckFailed(problem)
@@ -240,18 +240,21 @@ class Run:
         if embedded is None:
             self._interrupted()
         scale = float(dual.logit_scale.detach().exp())
-        numbers, findings = judge(
-            embedded,
-            items,
-            scale=scale,
-            min_std=self.config.min_embedding_std,
-            min_distinct=self.config.min_distinct_rows,
-        )
+        with self.group.watch.computing("judge validation"):
+            judged = judge(
+                embedded,
+                items,
+                scale=scale,
+                min_std=self.config.min_embedding_std,
+                min_distinct=self.config.min_distinct_rows,
+            )
+        self.group.barrier("validation judged")
+        # All have the same rows; where machines differ in a last bit, the first one's word counts.
+        numbers, findings = self.group.from_first(judged, "share validation")
         started = self.step > 0
         layers = self._probe(grids=not started)
         quiet = sum(finding.verdict == "warning" for finding in layers)
         numbers = {"layers_half_dead": float(quiet), **numbers}
-        numbers = self.group.from_first(numbers, "share validation")
         self.clock.lap("validation")
         require("train", layers)
         row = {"epoch": float(self.epoch + 1 if started else 0), "step": float(self.step)}
