@@ -6,7 +6,7 @@ of a set of features is named after everything it follows from: the weights and 
 compute it, what goes in (the parts' arrays; the captions' tokens, so a changed tokenizer counts),
 the versions of the code and of torch. A SHA-256 beside each file finds bytes that changed since.
 
-The ranks of a machine share the work and then read each other's pieces from the disk.
+All ranks share the work and then read each other's pieces from the disk; machines share the folder.
 """
 
 from __future__ import annotations
@@ -145,19 +145,19 @@ def _kept(
     group: Group,
     run: int = 1,
 ) -> Ragged:
-    """The features in ``folder``; if it has none, this machine's ranks compute a piece each."""
+    """The features in ``folder``; if it has none, the ranks compute a piece each."""
     pieces = _complete(folder)
-    mine = pieces[group.local_rank :: group.local_world]
+    mine = pieces[group.rank :: group.world]
     sound = bool(pieces) and all(_sound(piece) for piece in mine)
     # Decided by all: a rank that saw the last piece just appear must not skip the barrier.
     if group.all(sound, f"look for kept {column}"):
         what = "kept by an earlier run"
     else:
         what = "computed once and kept"
-        pieces = _pieces(folder, group.local_world)
-        _compute(pieces[group.local_rank], column, count, compute, group, run)
+        pieces = _pieces(folder, group.world)
+        _compute(pieces[group.rank], column, count, compute, group, run)
         group.barrier(f"compute {column}")
-    if group.local_rank == 0:
+    if group.first:
         log.info("%s features of %d entries do not learn: %s, %s", column, count, what, folder)
     return Ragged(pieces) if run == 1 else _Runs(pieces, run)
 
@@ -168,7 +168,7 @@ def _compute(
     """Compute this rank's share into ``path``, holding one entry at a time."""
 
     def entries() -> Iterator[Tensor]:
-        for number in _mine(count, group.local_rank, group.local_world, run):
+        for number in _mine(count, group.rank, group.world, run):
             group.watch.beat(f"compute {column}")
             entry = compute(number)
             if not torch.isfinite(entry).all():
