@@ -87,6 +87,12 @@ def prepare(job: Job, group: Group, faults: Faults) -> Prepared:
     group.watch.beat("prepare")
     reader = PartReader(store, Path(job.pairs), keep=_KEPT_PARTS)
     dual.to(group.device)
+    if job.weights is None and config.freeze and group.first:
+        log.warning(
+            "no pretrained encoder was given, and train.freeze keeps %s at random weights; take "
+            "out what should learn",
+            " and ".join(config.freeze),
+        )
     if job.weights is None and config.freeze_batch_norm:
         _calibrate(dual, reader, pool, group, config.seed)
     dual.set_fact_statistics(pool.sizes.to(group.device), pool.shapes.to(group.device))
