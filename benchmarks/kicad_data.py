@@ -44,7 +44,8 @@ class Data:
     Attributes:
         split: columns ``model_id, split, twin``; ``split_file`` holds it.
         weights: the pretrained encoder's, clean.
-        known_to_pretraining: test parts whose shape the pretrained encoder has seen.
+        known_to_pretraining: how many parts have a shape that the pretrained encoder has seen; None
+            if it does not say what it has seen.
     """
 
     corpus: Corpus
@@ -56,7 +57,7 @@ class Data:
     split_file: Path
     twins: Mapping[str, int]
     weights: Path
-    known_to_pretraining: int
+    known_to_pretraining: int | None
 
     def ids(self, side: str) -> list[str]:
         """Parts of a split, sorted."""
@@ -106,8 +107,8 @@ def prepare_data(root: Path, work: Path, parts: int | None = None) -> Data:
         split=split,
         split_file=split_file,
         twins=dict(zip(split["model_id"], split["twin"], strict=True)),
-        weights=_weights(checkpoint, work / "encoder.safetensors"),
-        known_to_pretraining=0
+        weights=_weights(checkpoint, work),
+        known_to_pretraining=None
         if seen is None
         else len(leaked(list(store.ids), store.signatures, seen)),
     )
@@ -152,7 +153,8 @@ def _graphs(corpus: Corpus, work: Path, chosen: pd.DataFrame) -> GraphStore:
     return GraphStore(folder)
 
 
-def _weights(checkpoint: Path, out: Path) -> Path:
+def _weights(checkpoint: Path, work: Path) -> Path:
+    out = work / f"encoder-{sha256(checkpoint)[:12]}.safetensors"
     if not out.is_file():
         clean = sanitize.sanitize(
             read_checkpoint(checkpoint),

@@ -125,7 +125,6 @@ def run_stages(parts: int) -> Iterable[tuple[str, dict[str, Any]]]:
 
 def run_steps(source: Path, parts: int) -> Iterable[tuple[str, dict[str, Any]]]:
     """Split as a stage, and every step, on the sample in ``source`` repeated."""
-    # A million parts in sixteen files would be gigabytes each: links keep their size.
     mine = Project(WORK / f"simulated-from-{source.name}", parts, SETTINGS)
     mine.make()
     scale_simulated.make(source, mine.root, parts)

@@ -98,7 +98,8 @@ class Project:
 def _code() -> Iterator[Path]:
     for folder in ("src", "stages"):
         yield from (ROOT / folder).rglob("*.py")
-    yield from (ROOT / "benchmarks").glob("scale_*.py")
+    yield from (ROOT / "benchmarks").glob("scale*.py")
+    yield from (ROOT / "benchmarks/memory.py", ROOT / "requirements.lock")
 
 
 def environment() -> dict[str, str]:

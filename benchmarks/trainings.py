@@ -16,6 +16,7 @@ from brepfind.log import progress
 from brepfind.processes import cores
 from brepfind.training.config import TrainConfig
 from brepfind.training.job import Job
+from brepfind.training.resume import code_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +44,9 @@ class Training:
         """Where it is kept."""
         inputs = [self.graphs / "manifest.parquet", self.corpus / "captions.parquet", self.split]
         inputs += [self.weights] if self.weights else []
-        key = digest(
-            [self.encoder, self.config.model_dump(mode="json"), [sha256(path) for path in inputs]]
-        )
+        inputs += [Path(__file__).with_name(name) for name in ("kicad_train.py", "uvnet.py")]
+        settings = self.config.model_dump(mode="json")
+        key = digest([self.encoder, settings, code_digest(), [sha256(path) for path in inputs]])
         return self.work / f"{self.name}-{self.config.seed}-{key[:12]}"
 
     @property

@@ -6,7 +6,6 @@ from brepfind.metrics.guard import (
     GuardLimits,
     Tally,
     cause_of,
-    flags_refused,
     judge,
     judge_plan,
     out_of_step,
@@ -126,31 +125,3 @@ def test_a_loss_at_chance_is_a_warning() -> None:
     assert stuck_at_chance(1.386, math.log(4), 0.02).verdict == "warning"
     assert stuck_at_chance(1.0, math.log(4), 0.02).verdict == "ok"
     assert stuck_at_chance(math.nan, math.log(4), 0.02).verdict == "warning"
-
-
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        # checkpointing, re-entrant, static graph, find unused, unused, first under no_sync
-        ("......", None),
-        ("c.....", None),
-        ("cr....", None),
-        ("c.s...", None),
-        ("c..f..", None),
-        ("..s..n", "not under no_sync"),
-        ("c.s..n", "not under no_sync"),
-        (".....n", None),
-        ("cr.fu.", "ready twice"),
-        ("cr..u.", "needs a static graph"),
-        ("crs.u.", None),
-        ("c.s.u.", None),
-        ("c..fu.", None),
-        ("c...u.", "need find_unused_parameters"),
-        ("....u.", "need find_unused_parameters"),
-    ],
-)
-def test_flags_that_are_known_to_break_are_refused(flags, reason) -> None:
-    names = ("checkpointing", "reentrant", "static_graph", "find_unused", "unused")
-    given = {n: f != "." for n, f in zip((*names, "first_unsynced"), flags, strict=True)}
-    found = flags_refused(**given)
-    assert found is None if reason is None else reason in found

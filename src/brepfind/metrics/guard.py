@@ -175,38 +175,6 @@ def out_of_step(rows: list[list[int]]) -> str | None:
     return f"the ranks are out of step: {seen}"
 
 
-def flags_refused(
-    *,
-    checkpointing: bool,
-    reentrant: bool,
-    static_graph: bool,
-    find_unused: bool,
-    unused: bool,
-    first_unsynced: bool,
-) -> str | None:
-    """Why DistributedDataParallel may not be built with these flags; None if it may. Pure.
-
-    Args:
-        checkpointing: activations are computed again in the backward pass.
-        reentrant: by torch's older, re-entrant way of doing so.
-        static_graph, find_unused: what DistributedDataParallel is told.
-        unused: some parameter may take no part in a step.
-        first_unsynced: the first iteration is under ``no_sync``.
-    """
-    if static_graph and first_unsynced:
-        return "a static graph must be seen in a synchronised step first, not under no_sync"
-    if checkpointing and reentrant:
-        if find_unused:
-            return (
-                "re-entrant checkpointing and find_unused_parameters mark a parameter ready twice"
-            )
-        if unused and not static_graph:
-            return "re-entrant checkpointing with unused parameters needs a static graph"
-    if unused and not (static_graph or find_unused):
-        return "parameters without a gradient need find_unused_parameters or a static graph"
-    return None
-
-
 def judge_plan(steps_per_rank: list[int]) -> str | None:
     """Why an epoch may not start, from the number of steps each rank would do."""
     if min(steps_per_rank) < 1:

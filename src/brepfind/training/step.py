@@ -24,13 +24,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from brepfind.distributed.group import Group, assert_no_complex
-from brepfind.errors import CheckFailed, ParamsError
+from brepfind.errors import CheckFailed
 from brepfind.metrics.guard import (
     Cause,
     Tally,
     Verdict,
     cause_of,
-    flags_refused,
     judge,
     out_of_step,
 )
@@ -100,16 +99,6 @@ class GuardedStep:
         faults: Faults | None = None,
     ) -> None:
         assert_no_complex(module, "the model")
-        refused = flags_refused(
-            checkpointing=config.gradient_checkpointing,
-            reentrant=False,  # see BrepEncoder
-            static_graph=config.static_graph,
-            find_unused=False,
-            unused=False,  # every learning parameter takes part in every call
-            first_unsynced=config.accumulates,
-        )
-        if refused and group.world > 1:
-            raise ParamsError(f"train: {refused}")
         self.module, self.optimizer, self.group, self.config = module, optimizer, group, config
         self.total_steps = total_steps
         self.limits = config.limits()
