@@ -7,11 +7,12 @@ it. Both get the same weights (the paper's size) and the same seeded batches of 
 with the running statistics of eval mode, and must give equal embeddings and equal gradients before
 anything is measured.
 
-Three set-ups, of which the first two are as training runs by default: the surface and the curve CNN
-frozen, their features computed once and handed to both encoders.
+Three set-ups. In the first two the surface and the curve CNN are frozen, as they are by default, and
+their features computed once and handed to both encoders.
 
-- ``speedup`` and ``memory_ratio``: on a batch of params.yaml's ``train.batch_size``;
-- ``one_rank``: on one rank's share of it when ``train.processes`` ranks have one each;
+- ``speedup`` and ``memory_ratio``: on a whole batch of params.yaml's ``train.batch_size``, which is
+  what one process has;
+- ``one_rank``: on what a rank has of it where ``train.processes`` ranks share it;
 - ``with_cnns``: the CNNs run and learn too. They are the same dense convolutions on both sides and
   most of the time, so little can be won there.
 

@@ -263,11 +263,22 @@ def _tables(data: Data, hits: Mapping[str, Hits], side: str) -> dict[str, Any]:
                 "mean_recall_over_ridge": margin_of(
                     found[direction], hits["ridge"][direction], units[direction]
                 ),
+                **_behind(name, direction, hits, units[direction]),
             }
             for name, found in hits.items()
         }
         for direction in units
     }
+
+
+def _behind(
+    name: str, direction: str, hits: Mapping[str, Hits], units: NDArray[np.int64]
+) -> dict[str, Any]:
+    """How far a row of the model is behind the model itself, on the same queries."""
+    if name == "brepfind" or name not in ROWS or "brepfind" not in hits:
+        return {}
+    ours, theirs = hits["brepfind"][direction], hits[name][direction]
+    return {"mean_recall_of_brepfind_over_it": margin_of(ours, theirs, units)}
 
 
 def _print(tables: Mapping[str, Any]) -> None:
