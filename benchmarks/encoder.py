@@ -7,8 +7,8 @@ it. Both get the same weights (the paper's size) and the same seeded batches of 
 with the running statistics of eval mode, and must give equal embeddings and equal gradients before
 anything is measured.
 
-Three set-ups. In the first two the surface and the curve CNN are frozen, as they are by default, and
-their features computed once and handed to both encoders.
+Three set-ups. In the first two the surface and the curve CNN are frozen, as they are by default,
+and their features computed once and handed to both encoders.
 
 - ``speedup`` and ``memory_ratio``: on a whole batch of params.yaml's ``train.batch_size``, which is
   what one process has;
