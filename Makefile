@@ -81,7 +81,7 @@ bench-twins: ## twins found, missed and mistaken
 bench-words: ## what the trained model makes of other units, typos, other languages
 bench-train: ## what the guard costs and a second process gains, beside a bare loop
 bench-extract-memory: ## memory over 2,000 files
-bench-scale: ## time and memory of every stage at 1,000 and 10,000 parts, and what breaks on the way to a million (over an hour; goes on if stopped)
+bench-scale: ## time and memory of every stage at 1,000 and 10,000 parts, and what breaks on the way to a million (half an hour to over an hour; goes on if stopped)
 $(BENCHES): bench-%: setup
 	PYTHONPATH=src python -m benchmarks.$(subst -,_,$*)
 

@@ -12,7 +12,7 @@ What can be done without a million STEP files is then done with the largest samp
 
 Rows are kept in ``build/bench-scale``, so that the bench can be stopped and goes on; remove
 ``build/bench-scale/SIZE/rows/STAGE.json`` to measure a stage again, or the folder for all; other
-settings or other code measure all of it again. About an
+settings or other code measure all of it again. Half an hour to over an
 hour on two cores; ``--simulated`` with no number leaves the second half out, smaller ``--sizes``
 shorten the first. Linux only. Writes ``benchmarks/results/scale.json``.
 """
