@@ -35,7 +35,7 @@ from brepfind.log import get_logger
 log = get_logger(__name__)
 
 _POLL_S = 0.25
-# So much of the processor's time is work; this module's own thread uses less within a timeout.
+# So much of the processor's time, without that of the watching thread itself, is a sign of work.
 _WORK_S = 0.5
 # Without a new publication for this long, a rank's process is taken for dead.
 _DEAD_S = 3.0
@@ -102,7 +102,8 @@ class Watch:
         self.on_end: Callable[[Ending], None] | None = None
         self._place, self._waiting, self._count, self._meeting = "start", False, 0, 0
         self._last = time.monotonic()
-        self._spent: float | None = None  # processor time at the last look, while computing
+        self._computing = False
+        self._spent = 0.0  # processor time at the last sign of work; the watching thread's own
         self._store: dist.Store | None = None
         self._kept_at = ""
         self._seen: dict[int, tuple[int, float]] = {}
@@ -137,11 +138,11 @@ class Watch:
         another rank: a thread that looks busy while it waits would never be found hanging.
         """
         self.beat(place)
-        self._spent = time.process_time()
+        self._computing = True
         try:
             yield
         finally:
-            self._spent = None
+            self._computing = False
             self.beat(place)
 
     def meet(self, place: str) -> None:
@@ -307,8 +308,8 @@ class Watch:
                 self._end(self._left())
 
     def _notice_work(self) -> None:
-        spent, used = self._spent, time.process_time()
-        if spent is not None and used - spent > _WORK_S:
+        used = time.process_time() - time.thread_time()
+        if self._computing and used - self._spent > _WORK_S:
             self._spent, self._last = used, time.monotonic()
 
     def _hang(self) -> Ending:
