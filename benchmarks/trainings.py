@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from brepfind.processes import cores
 from brepfind.training.config import TrainConfig
 from brepfind.training.job import Job
 from brepfind.training.resume import code_digest
+
+
+@cache
+def _code() -> str:
+    files = [Path(__file__).with_name(name) for name in ("kicad_train.py", "uvnet.py")]
+    return digest([code_digest(), [sha256(path) for path in files]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +51,8 @@ class Training:
         """Where it is kept."""
         inputs = [self.graphs / "manifest.parquet", self.corpus / "captions.parquet", self.split]
         inputs += [self.weights] if self.weights else []
-        inputs += [Path(__file__).with_name(name) for name in ("kicad_train.py", "uvnet.py")]
         settings = self.config.model_dump(mode="json")
-        key = digest([self.encoder, settings, code_digest(), [sha256(path) for path in inputs]])
+        key = digest([self.encoder, settings, _code(), [sha256(path) for path in inputs]])
         return self.work / f"{self.name}-{self.config.seed}-{key[:12]}"
 
     @property

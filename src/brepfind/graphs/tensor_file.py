@@ -44,7 +44,7 @@ class TensorFile:
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self._file = file
-        self._places: dict[str, tuple[int, str, tuple[int, ...]]] = {}
+        self._places: dict[str, tuple[int, int, str, tuple[int, ...]]] = {}
         head: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
         at = 0
         order = list(_NAMES)
@@ -53,7 +53,7 @@ class TensorFile:
             row = math.prod(shape[1:]) * np.dtype(dtype).itemsize
             end = at + shape[0] * row
             head[name] = {"dtype": _NAMES[dtype], "shape": shape, "data_offsets": [at, end]}
-            self._places[name] = at, dtype, shape
+            self._places[name] = at, row, dtype, shape
             at = end
         text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
         text += b" " * (-len(text) % 8)
@@ -62,17 +62,16 @@ class TensorFile:
 
     def write(self, name: str, row: int, values: NDArray[Any]) -> None:
         """Rows of a tensor from ``row`` on, of its own dtype."""
-        at, dtype, shape = self._places[name]
+        at, width, dtype, shape = self._places[name]
         assert values.dtype == dtype and values.shape[1:] == shape[1:], (name, values.shape)
         assert row + len(values) <= shape[0], f"{name}: {row} + {len(values)} rows of {shape[0]}"
-        width = math.prod(shape[1:]) * values.itemsize
         self._file.seek(self._start + at + row * width)
         self._file.write(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
 
     def copy(self, name: str, source: IO[bytes]) -> None:
         """The whole of a tensor, its bytes read from ``source``."""
-        at, dtype, shape = self._places[name]
+        at, width, _, shape = self._places[name]
         self._file.seek(self._start + at)
         shutil.copyfileobj(source, self._file, 1 << 20)
         copied = self._file.tell() - self._start - at
-        assert copied == math.prod(shape) * np.dtype(dtype).itemsize, (name, copied)
+        assert copied == shape[0] * width, (name, copied)
