@@ -15,7 +15,9 @@ from brepfind.models.dual import DualEncoder
 from brepfind.models.text import TextTower
 from brepfind.training import features
 from brepfind.training.build import build_dual
-from tests.training.tiny import config, part
+from brepfind.training.faults import Faults
+from brepfind.training.prepare import prepare
+from tests.training.tiny import config, make_job, part
 
 CAPTIONS = ["a small plate", "shaft 3 mm", "a huge gear"]
 IDS = ["one", "two"]
@@ -191,3 +193,13 @@ def test_kept_bytes_that_changed_are_computed_again(
     assert after is not None
     assert torch.equal(after.entry("surface", 1), expected)
     assert f"{piece.name}" in caplog.text and "to be computed again" in caplog.text
+
+
+def test_random_weights_that_are_frozen_are_said(
+    inputs: Path, tmp_path: Path, group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = "train.freeze keeps surface_cnn at random weights"
+    prepare(make_job(inputs, tmp_path, processes=1, freeze=[]), group, Faults((), 0))
+    assert said not in caplog.text
+    prepare(make_job(inputs, tmp_path, processes=1, freeze=["surface_cnn"]), group, Faults((), 0))
+    assert said in caplog.text

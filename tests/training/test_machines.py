@@ -68,7 +68,7 @@ def one_machine(inputs, tmp_path_factory) -> Path:
 def run(inputs, tmp_path) -> Path:
     """The folder of the same run."""
     job = make_job(inputs, tmp_path, processes=2, epochs=3, save_every=2, timeout_s=TIMEOUT_S)
-    job.write(tmp_path / "job.json")
+    job.model_copy(update={"features": str(tmp_path / "features")}).write(tmp_path / "job.json")
     return tmp_path
 
 
@@ -84,6 +84,9 @@ def assert_ends_as(run: Path, other: Path) -> None:
 
 def test_two_machines_learn_what_one_does(run, one_machine) -> None:
     assert_ends_as(run, one_machine)
+    # Each computed half of the features.
+    pieces = {file.name for file in (run / "features").rglob("*.safetensors")}
+    assert pieces == {"0000-of-0002.safetensors", "0001-of-0002.safetensors"}
 
 
 @pytest.mark.parametrize("lost", [0, 1])
