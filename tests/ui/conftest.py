@@ -17,6 +17,7 @@ collect_ignore_glob = [] if HAS_PLAYWRIGHT else ["test_*.py"]
 
 # Screenshots stay here to be looked at; the folder is not committed.
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+WAIT_MS = 90_000
 QUIET = [
     "--no-sandbox",  # as root in a container there is none
     "--disable-gpu",
@@ -52,8 +53,10 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A `playwright.sync_api.Browser`; each `new_context()` is a fresh profile."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    # What follows a key or a click is waited for with `expect`: a busy machine's browser is slow.
+    expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
             executable_path=chromium(), headless=True, args=QUIET, timeout=60_000

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from brepfind.findings import Finding
 from brepfind.report.page import write_page
@@ -156,9 +158,9 @@ def test_links_of_the_contents_lead_somewhere_by_keyboard(look: Any) -> None:
     page = look("passed")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.url.endswith("#retrieval")
-    top = page.evaluate("document.getElementById('retrieval').getBoundingClientRect().top")
-    assert abs(top) < 5
+    expect(page).to_have_url(re.compile("#retrieval$"))
+    top = "document.getElementById('retrieval').getBoundingClientRect().top"
+    page.wait_for_function(f"Math.abs({top}) < 5")
 
 
 def test_the_verdict_is_seen_at_once(look: Any, name: str) -> None:
