@@ -254,7 +254,8 @@ def bounds(n: int, face: Ints, ends: Floats, slopes: Floats) -> Floats:
     Args:
         n: number of owners.
         face: (S,) owner of each side.
-        ends, slopes: float64 (S, 2, d), as in :class:`Boundary`.
+        ends, slopes: float64 (S, 2, d), as in :class:`Boundary`: short sides, which turn at most
+            once in each coordinate.
 
     Returns:
         float64 (n, 2 d): lower and upper bound of each coordinate in turn.
@@ -285,10 +286,12 @@ def _peak(ends: Floats, slopes: Floats) -> Floats:
     # Derivative of the Hermite cubic: a t^2 + b t + m0.
     a = 3 * (2 * (p0 - p1) + m0 + m1)
     b = 2 * (3 * (p1 - p0) - 2 * m0 - m1)
-    root = np.sqrt(np.maximum(b * b - 4 * a * m0, 0.0))
-    # The stable form of the root that lies between 0 and 1.
-    t = np.clip(2 * m0 / (np.sign(m0) * root - b), 0.0, 1.0)
-    return hermite(ends, slopes, t)
+    root = np.sign(m0) * np.sqrt(np.maximum(b * b - 4 * a * m0, 0.0))
+    # Of the two forms of the root between 0 and 1 the one that subtracts nothing from its like: a
+    # side that sets off along its extreme (m0 next to nothing) has its bump elsewhere.
+    alike = b * m0 > 0
+    t = np.where(alike, -(b + root), 2 * m0) / np.where(alike, 2 * a, root - b)
+    return hermite(ends, slopes, np.clip(t, 0.0, 1.0))
 
 
 def hermite(ends: Floats, slopes: Floats, t: Floats) -> Floats:
