@@ -6,14 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from brepfind.metrics.vitals import (
-    effective_rank,
-    mean_cosine,
-    pair_vitals,
-    participation,
-    uniformity,
-    vitals,
-)
+from brepfind.metrics import rows as blockwise
+from brepfind.metrics.vitals import _sample, pair_vitals, vitals
 
 SQUARE = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]], np.float32)
 
@@ -33,31 +27,49 @@ def test_a_square_by_hand():
     assert v.uniformity == pytest.approx(math.log((2 * math.exp(-4) + math.exp(-8)) / 3))
 
 
-def test_mean_cosine_against_the_matrix():
-    rows = np.random.default_rng(0).standard_normal((30, 7))
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    matrix = unit @ unit.T
-    assert mean_cosine(unit) == pytest.approx((matrix.sum() - 30) / (30 * 29))
-    assert math.isnan(mean_cosine(unit[:1]))
+@pytest.mark.parametrize("shape", [(40, 9), (9, 40), (30, 1)])
+@pytest.mark.parametrize("block", [8192, 4])
+def test_against_the_whole_matrix(shape, block, monkeypatch):
+    monkeypatch.setattr(blockwise, "_BLOCK", block)
+    rows = np.random.default_rng(0).standard_normal(shape) + 0.5
+    n = len(rows)
+    v = vitals(rows)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    assert (v.norm_min, v.norm_mean) == pytest.approx((norms.min(), norms.mean()))
+    unit = rows / norms
+    assert v.mean_cosine == pytest.approx(((unit @ unit.T).sum() - n) / (n * (n - 1)))
+    assert v.rank == pytest.approx(rank_me(unit))
+    assert v.mean_col_std == pytest.approx(unit.std(axis=0).mean())
+    centred = unit - unit.mean(axis=0)
+    assert v.rank_centred == pytest.approx(rank_me(centred))
+    variances = np.linalg.svd(centred, compute_uv=False) ** 2
+    assert v.participation == pytest.approx(variances.sum() ** 2 / (variances**2).sum())
+    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
+    wanted = ((centred @ centred.T).sum() - n) / (n * (n - 1))
+    assert v.mean_cosine_centred == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("shape", [(40, 9), (9, 40)])
-def test_effective_rank_against_singular_values(shape):
-    rows = np.random.default_rng(0).standard_normal(shape)
-    shares = np.linalg.svd(rows, compute_uv=False)
-    shares = shares / shares.sum()
-    assert effective_rank(rows) == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
-    variances = np.linalg.svd(rows, compute_uv=False) ** 2
-    assert participation(rows) == pytest.approx(variances.sum() ** 2 / (variances**2).sum())
+def rank_me(rows):
+    singular = np.linalg.svd(rows, compute_uv=False)
+    shares = singular[singular > 1e-7 * singular.max()] / singular.sum()
+    return np.exp(-(shares * np.log(shares)).sum())
 
 
 def test_known_ranks():
-    assert effective_rank(np.eye(5)) == pytest.approx(5.0)
-    assert effective_rank(np.diag([3.0, 1.0])) == pytest.approx(
+    assert vitals(np.eye(5)).rank == pytest.approx(5.0)
+    # Nine rows one way and one another have singular values 3 and 1.
+    assert vitals(np.eye(2)[[0] * 9 + [1]]).rank == pytest.approx(
         math.exp(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
     )
-    assert effective_rank(np.ones((6, 3))) == pytest.approx(1.0)
-    assert participation(np.diag([1.0, 1.0, 0.0])) == pytest.approx(2.0)
+    assert vitals(np.ones((6, 3))).rank == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_rows_have_no_number_of_pairs(n):
+    v = vitals(np.ones((n, 3)))
+    assert (v.n, v.nonfinite_rows, v.zero_rows) == (n, 0, 0)
+    for number in (v.mean_cosine, v.mean_cosine_centred, v.rank_centred, v.uniformity):
+        assert math.isnan(number)
 
 
 def test_a_constant_has_no_centred_rank():
@@ -70,10 +82,11 @@ def test_a_constant_has_no_centred_rank():
     assert v.near_copies == 1.0
 
 
+@pytest.mark.parametrize("n", [70, 2100])  # all rows are drawn for what asks of pairs; not all
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_one_row_that_is_not_finite_leaves_no_number(bad):
-    rows = np.random.default_rng(0).standard_normal((70, 5))
-    rows[3, 1] = bad
+def test_one_row_that_is_not_finite_leaves_no_number(n, bad):
+    rows = np.random.default_rng(0).standard_normal((n, 5))
+    rows[min(set(range(n)) - set(_sample(n)), default=3), 1] = bad
     v = vitals(rows)
     assert v.nonfinite_rows == 1
     for name in ("norm_mean", "column_std", "mean_cosine", "rank", "rank_centred", "participation",
@@ -106,10 +119,6 @@ def test_distinct_counts_inputs_not_rows():
 
 def test_minus_zero_is_zero():
     assert vitals(np.array([[0.0, 1.0], [-0.0, 1.0]])).distinct == 0.5
-
-
-def test_uniformity_of_one_row_is_not_defined():
-    assert math.isnan(uniformity(np.ones((1, 2))))
 
 
 def test_what_is_not_a_matrix_is_refused():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,42 @@ from brepfind.errors import CheckFailed
 from brepfind.findings import Finding
 
 Rows = NDArray[np.floating[Any]]
+
+_BLOCK = 8192
+
+
+def slices(n: int) -> Iterator[slice]:
+    """Slices that cover n rows, some thousand at a time.
+
+    What is computed in float64 is computed so: a whole copy of millions of rows is gigabytes.
+    """
+    return (slice(at, min(at + _BLOCK, n)) for at in range(0, n, _BLOCK))
+
+
+def directions(rows: Rows) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
+    """The rows made unit length, some at a time.
+
+    Yields:
+        which rows; float64 (n, D), unit length, zero where a row is zero; their lengths as given.
+        A row that is not finite is NaN throughout.
+    """
+    for some in slices(len(rows)):
+        wide = rows[some].astype(np.float64)
+        wide[~np.isfinite(wide).all(axis=1)] = np.nan
+        # Scaled by the largest entry first: squares of very large or small entries leave float64.
+        scale = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
+        wide /= np.where(scale == 0.0, 1.0, scale)
+        length = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
+        wide /= np.where(length == 0.0, 1.0, length)
+        yield some, wide, (length * scale)[:, 0]
+
+
+def directed(rows: Rows, dtype: type[np.floating]) -> tuple[Rows, NDArray[np.float64]]:
+    """:func:`directions` of all rows, rounded once to ``dtype``; and the lengths (N,)."""
+    unit, lengths = np.empty(rows.shape, dtype), np.empty(len(rows))
+    for some, block, length in directions(rows):
+        unit[some], lengths[some] = block, length
+    return unit, lengths
 
 
 def check_finite(name: str, rows: Rows, ids: Sequence[str] | None = None) -> None:
@@ -39,15 +75,11 @@ def unit_rows(
         CheckFailed: if a row is not finite, or is zero and so has no direction; ids are named.
     """
     check_finite(name, rows, ids)
-    wide = rows.astype(np.float64)
-    # Scaled by the largest entry first: squares of very large or small entries leave float64.
-    scale = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
-    zero = np.flatnonzero(scale[:, 0] == 0.0)
+    unit, lengths = directed(rows, dtype)
+    zero = np.flatnonzero(lengths == 0.0)
     if len(zero):
         _refuse(name, "rows_zero", zero, len(rows), "are zero and have no direction", ids)
-    wide /= scale
-    wide /= np.sqrt((wide * wide).sum(axis=1, keepdims=True))
-    return wide.astype(dtype)
+    return unit
 
 
 def _refuse(
@@ -69,13 +101,16 @@ def _refuse(
 
 def row_keys(rows: Rows, *extra: NDArray[Any]) -> list[bytes]:
     """A key per row, equal exactly where the rows (and ``extra``) hold the same numbers."""
-    # Adding zero turns -0.0 into 0.0: equal numbers, other bytes.
-    parts = [np.ascontiguousarray(part + 0.0 if part.dtype.kind == "f" else part)
-             for part in (rows, *extra)]  # fmt: skip
-    return [
-        hashlib.blake2b(b"".join(part[i].tobytes() for part in parts), digest_size=16).digest()
-        for i in range(len(rows))
-    ]
+    keys: list[bytes] = []
+    for some in slices(len(rows)):
+        # Adding zero turns -0.0 into 0.0: equal numbers, other bytes.
+        parts = [np.ascontiguousarray(part + 0.0 if part.dtype.kind == "f" else part)
+                 for part in (whole[some] for whole in (rows, *extra))]  # fmt: skip
+        keys += [
+            hashlib.blake2b(b"".join(part[i].tobytes() for part in parts), digest_size=16).digest()
+            for i in range(some.stop - some.start)
+        ]
+    return keys
 
 
 def merge_identical(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brepfind.metrics.rows import Rows, merge_identical
+from brepfind.metrics.rows import Rows, directed, directions, merge_identical, slices
 
 # Centred rows shorter than this (root mean square) are rounding of float32, not a direction.
 _NOTHING = 1e-7
@@ -106,67 +106,72 @@ def vitals(rows: Rows, inputs: NDArray[np.int64] | None = None) -> Vitals:
     if inputs.shape != (len(rows),):
         raise ValueError(f"{len(rows)} rows, but inputs of shape {inputs.shape}")
     groups = len(np.unique(inputs))
-    wide = rows.astype(np.float64)
-    n, dim = wide.shape
-    finite = np.isfinite(wide).all(axis=1)
-    # One row that is not finite leaves no number defined: all become NaN, and fail.
-    wide = wide if finite.all() else np.full_like(wide, math.nan)
-    norms = _norms(wide) if n else np.array([math.nan])
-    # In place throughout: each copy of millions of captions is gigabytes.
-    unit = wide
-    unit /= np.where(norms == 0, 1.0, norms)[:, None] if n else 1.0
+    n, dim = rows.shape
+    many = n or math.nan  # of no rows nothing is defined
+    lengths = np.empty(n)
+    total, gram = np.zeros(dim), np.zeros((dim, dim))
+    for some, unit, length in directions(rows):
+        lengths[some] = length
+        total += unit.sum(axis=0)
+        gram += unit.T @ unit
+    # Centred rows, and the sum of their directions.
+    turned, off_mean, spread = np.zeros(dim), 0, np.zeros((dim, dim))
+    for _, unit, _ in directions(rows):
+        unit -= total / many
+        spread += unit.T @ unit
+        for _, direction, length in directions(unit):
+            turned += direction.sum(axis=0)
+            off_mean += int(np.count_nonzero(length))
+    variances = spread.diagonal() / many
+    if not math.sqrt(variances.sum()) > _NOTHING:
+        turned, spread = np.full_like(turned, math.nan), np.full_like(spread, math.nan)
+    stds = np.sqrt(variances)
+    broken, zero = np.isnan(lengths).sum(), (lengths == 0).sum()
     sample = _sample(n)
-    stds = unit.std(axis=0) if n else np.full(dim, math.nan)
-    mean = unit.mean(axis=0) if n else np.full(dim, math.nan)
-    cosine, rank = mean_cosine(unit), effective_rank(unit)
-    near_copies, spread = _near_copies(unit[sample], inputs[sample]), uniformity(unit[sample])
-    centred = unit
-    centred -= mean
-    rank_centred = effective_rank(centred, floor=_NOTHING)
+    sampled, _ = directed(rows[sample], np.float64)
+    # One row that is not finite leaves no number defined: all become NaN, and fail.
+    sampled = sampled if not broken else np.full_like(sampled, math.nan)
+    shortest, mean_length, longest = (
+        (lengths.min(), lengths.mean(), lengths.max()) if n else [math.nan] * 3
+    )
+    rank, rank_centred = _effective_rank(gram), _effective_rank(spread)
     return Vitals(
         n=n,
         inputs=groups,
         dim=dim,
-        nonfinite_rows=int((~finite).sum()),
-        zero_rows=int((norms == 0).sum()),
-        norm_min=float(norms.min()),
-        norm_mean=float(norms.mean()),
-        norm_max=float(norms.max()),
+        nonfinite_rows=int(broken),
+        zero_rows=int(zero),
+        norm_min=float(shortest),
+        norm_mean=float(mean_length),
+        norm_max=float(longest),
         mean_col_std=float(stds.mean()),
         column_std=float(stds.mean() * math.sqrt(dim)),
-        mean_cosine=cosine,
-        mean_cosine_centred=mean_cosine(_unit(centred, _NOTHING)),
+        mean_cosine=_mean_cosine(n, total, n - zero),
+        mean_cosine_centred=_mean_cosine(n, turned, off_mean),
         rank=rank,
         rank_centred=rank_centred,
         rank_share=_share(rank, min(groups, dim)),
         rank_share_centred=_share(rank_centred, min(groups - 1, dim)),
-        participation=participation(centred, floor=_NOTHING),
+        participation=_participation(spread),
         distinct=_distinct(rows, inputs, groups),
-        near_copies=near_copies,
+        near_copies=_near_copies(sampled, inputs[sample]),
         dead_columns=_dead_columns(stds),
-        uniformity=spread,
+        uniformity=_uniformity(sampled),
     )
 
 
-def mean_cosine(unit: Rows) -> float:
-    """Mean cosine over all ordered pairs of different rows of unit length, from their sum."""
-    n = len(unit)
-    if n < 2:
-        return math.nan
-    wide = unit.astype(np.float64, copy=False)
-    total = wide.sum(axis=0)
-    own = float((wide**2).sum())
-    return float((total @ total - own) / (n * (n - 1)))
+def _mean_cosine(n: int, total: NDArray[np.float64], of_length_1: int) -> float:
+    """Over all ordered pairs of n different rows, of length 1 or 0, from their sum."""
+    return float((total @ total - of_length_1) / (n * (n - 1))) if n > 1 else math.nan
 
 
-def effective_rank(rows: Rows, floor: float = 0.0) -> float:
+def _effective_rank(gram: NDArray[np.float64]) -> float:
     """RankMe (Garrido et al. 2023): exp of the entropy of the singular values as shares.
 
-    NaN if a row is not finite, or all rows together are shorter than ``floor`` (root mean
-    square): 0/0 has no rank, and must not be mistaken for one.
+    NaN if a number is not finite or all are zero: 0/0 has no rank, and must not be mistaken for
+    one.
     """
-    gram = _gram(rows, floor)
-    if gram is None:
+    if not gram.trace() > 0:
         return math.nan
     singular = np.sqrt(np.clip(np.linalg.eigvalsh(gram), 0.0, None))
     # Below 1e-7 of the largest there is only what rounding put there.
@@ -174,27 +179,17 @@ def effective_rank(rows: Rows, floor: float = 0.0) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def participation(rows: Rows, floor: float = 0.0) -> float:
-    """Participation ratio of the squared singular values; NaN as in :func:`effective_rank`."""
-    gram = _gram(rows, floor)
-    return math.nan if gram is None else float(np.trace(gram) ** 2 / (gram * gram).sum())
+def _participation(gram: NDArray[np.float64]) -> float:
+    """Participation ratio of the squared singular values; NaN as in :func:`_effective_rank`."""
+    return float(gram.trace() ** 2 / (gram * gram).sum()) if gram.trace() > 0 else math.nan
 
 
-def _gram(rows: Rows, floor: float) -> NDArray[np.float64] | None:
-    wide = rows.astype(np.float64, copy=False)
-    n, dim = wide.shape
-    if n == 0 or not np.isfinite(wide).all():
-        return None
-    gram = wide.T @ wide if dim <= n else wide @ wide.T
-    return gram if math.sqrt(float(np.trace(gram)) / n) > floor else None
-
-
-def uniformity(unit: Rows) -> float:
+def _uniformity(unit: Rows) -> float:
     """Wang and Isola (2020), t = 2: log mean exp(-2 |x - y|^2) over pairs of different rows."""
     n = len(unit)
     if n < 2:
         return math.nan
-    cosine = unit.astype(np.float64) @ unit.T.astype(np.float64)
+    cosine = unit @ unit.T
     kernel = np.exp(-4.0 * (1.0 - cosine))
     return float(np.log((kernel.sum() - np.trace(kernel)) / (n * (n - 1))))
 
@@ -231,22 +226,20 @@ def pair_vitals(text: Rows, cad: Rows, part: NDArray[np.int64]) -> PairVitals:
 
     All NaN if a row is not finite or is zero.
     """
-    nothing = PairVitals(**dict.fromkeys(PairVitals.__slots__, math.nan))
-    if not all(len(rows) and np.isfinite(rows).all() for rows in (text, cad)):
-        return nothing
-    norms = [_norms(rows.astype(np.float64)) for rows in (text, cad)]
-    if not all(norm.min() > 0 for norm in norms):
-        return nothing
-    text_unit, cad_unit = (
-        (rows / norm[:, None]).astype(np.float32)
-        for rows, norm in zip((text, cad), norms, strict=True)
-    )
+    text_unit, text_lengths = directed(text, np.float32)
+    cad_unit, cad_lengths = directed(cad, np.float32)
+    # Of rows that are not finite the length is NaN.
+    if not all(len(lengths) and (lengths > 0).all() for lengths in (text_lengths, cad_lengths)):
+        return PairVitals(**dict.fromkeys(PairVitals.__slots__, math.nan))
     hub_cad, never_cad = _first_shares(text_unit, cad_unit)
     hub_text, never_text = _first_shares(cad_unit, text_unit)
     gap = text_unit.mean(axis=0, dtype=np.float64) - cad_unit.mean(axis=0, dtype=np.float64)
-    apart = text_unit.astype(np.float64) - cad_unit[part]
+    apart = 0.0
+    for some in slices(len(text)):
+        between = text_unit[some].astype(np.float64) - cad_unit[part[some]]
+        apart += float((between * between).sum())
     return PairVitals(
-        alignment=float((apart * apart).sum(axis=1).mean()),
+        alignment=apart / len(text),
         modality_gap=float(np.linalg.norm(gap)),
         hub_text_to_cad=hub_cad,
         hub_cad_to_text=hub_text,
@@ -276,22 +269,6 @@ def _share(rank: float, attainable: int) -> float:
     return rank if math.isnan(rank) else min(1.0, rank / max(1, attainable))
 
 
-def _norms(wide: NDArray[np.float64]) -> NDArray[np.float64]:
-    # Scaled by the largest entry first: squares of very large or small entries leave float64.
-    scale = np.abs(wide).max(axis=1, initial=0.0)
-    scaled = wide / np.where(scale == 0, 1.0, scale)[:, None]
-    scaled *= scaled
-    return np.sqrt(scaled.sum(axis=1)) * scale
-
-
-def _unit(rows: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
-    """Unit rows; NaN throughout if the rows are nothing but rounding."""
-    norms = _norms(rows)
-    if not (len(norms) and math.sqrt(float((norms**2).mean())) > floor):
-        return np.full_like(rows, math.nan)
-    return rows / np.where(norms == 0, 1.0, norms)[:, None]
-
-
 def _sample(n: int) -> NDArray[np.int64]:
     if n <= _SAMPLE:
         return np.arange(n)
@@ -302,10 +279,11 @@ def _distinct(rows: Rows, inputs: NDArray[np.int64], groups: int) -> float:
     if groups == 0:
         return math.nan
     _, one_each = np.unique(inputs, return_index=True)
-    return len(merge_identical(rows[one_each])[0]) / groups
+    different = rows if groups == len(rows) else rows[one_each]
+    return len(merge_identical(different)[0]) / groups
 
 
-def _near_copies(unit: NDArray[np.float64], inputs: NDArray[np.int64]) -> float:
+def _near_copies(unit: Rows, inputs: NDArray[np.int64]) -> float:
     if len(unit) < 2 or not np.isfinite(unit).all():
         return math.nan
     cosine = unit @ unit.T
