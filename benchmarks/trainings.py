@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from brepfind.files import digest, read_json, sha256
@@ -18,6 +20,10 @@ from brepfind.processes import cores
 from brepfind.training.config import TrainConfig
 from brepfind.training.job import Job
 from brepfind.training.resume import code_digest
+
+# UV-Net keeps the activations of its CNNs: 12 GB, of which two are more than 24 GB hold.
+_LARGE = "uvnet"
+_one_large = Lock()
 
 
 @cache
@@ -104,12 +110,17 @@ class Training:
 
 
 def train_all(trainings: Sequence[Training]) -> None:
-    """Train what is not there yet, one process per core."""
+    """Train what is not there yet, one process per core, and one large one at a time."""
     todo = list({one.folder: one for one in trainings if not one.done}.values())
     with progress("training", len(todo)) as bar, ThreadPoolExecutor(cores()) as pool:
         # The first alone: it computes the frozen features that the others read.
         for one in todo[:1]:
             one.run()
             bar.advance()
-        for _ in pool.map(Training.run, todo[1:]):
+        for _ in pool.map(_run, todo[1:]):
             bar.advance()
+
+
+def _run(training: Training) -> None:
+    with _one_large if training.encoder == _LARGE else nullcontext():
+        training.run()
