@@ -72,6 +72,15 @@ def test_report_index_and_weights_are_there(green: Done, project: Project) -> No
     assert {"report.md", "params.yaml", "dvc.lock"} <= published
 
 
+def test_warnings_of_evaluate_are_on_the_page(green: Done, project: Project) -> None:
+    found = project.json("reports/evaluate.json")["findings"]
+    warned = [one["name"] for one in found if one["verdict"] == "warning"]
+    assert warned  # so few test parts could not tell health from a collapse
+    assert len(warned) == project.json("metrics/evaluate.json")["warnings"]
+    page = (project.root / "reports/index.html").read_text(encoding="utf-8")
+    assert all(f"<code>{name}</code>" in page for name in warned)
+
+
 def test_a_second_command_does_nothing(green: Done, again: Done) -> None:
     assert again.ended.ran == []
     assert "Data and pipelines are up to date." in again.ended.output

@@ -61,7 +61,7 @@ def make_run(folder: Path, **changes: Any) -> Run:
                 "train": {"lr": 1e-5, "patience": None},
             },
             "history": make_history(),
-            "health": {"findings": [one.as_json() for one in make_findings(embeddings)]},
+            "findings": {"health": [one.as_json() for one in make_findings(embeddings)]},
             "embeddings": embeddings,
             "graphs": make_graphs(folder / "steps", embeddings),
             "parts": embeddings.parts.assign(path="", split=""),

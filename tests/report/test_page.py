@@ -81,11 +81,26 @@ def test_the_verdict_comes_first(run: Run, tree: Element) -> None:
 
 
 def test_warnings_are_in_the_verdict(run: Run) -> None:
-    health = {**run.metrics["health"], "warnings": 2}
-    tree = parse(page(replace(run, pictures=None, metrics={**run.metrics, "health": health})))
+    assert "want a look" not in said(section(parse(page(replace(run, pictures=None))), "retrieval"))
+    warned = {
+        stage: {**run.metrics[stage], "warnings": n}
+        for stage, n in (("health", 2), ("evaluate", 1))
+    }
+    few = Finding(
+        name="evaluate.few", value=3, limit=">= 64", verdict="warning", advice="<b>few</b>"
+    )
+    fine = Finding(name="evaluate.fine", value=1, limit=">= 1", verdict="ok")
+    findings = {**run.findings, "evaluate": [one.as_json() for one in (fine, few)]}
+    tree = parse(
+        page(replace(run, pictures=None, metrics={**run.metrics, **warned}, findings=findings))
+    )
     verdict = tree.find(".//div[@class='verdict warned']")
-    assert verdict is not None and said(verdict).startswith("Every gate passed, with 2 warnings")
+    assert verdict is not None and said(verdict).startswith("Every gate passed, with 3 warnings")
     assert "2 warnings of health: see the vital signs below." in said(verdict)
+    assert "1 warning of evaluate: see the next section." in said(verdict)
+    look = next(one for one in section(tree, "retrieval").iter("table") if "look" in said(one))
+    found = rows(look)
+    assert found["warning"] == ["evaluate.few", "3", ">= 64", "<b>few</b>"] and "ok" not in found
 
 
 def test_recalls_are_those_of_the_metrics(run: Run, tree: Element) -> None:
@@ -217,7 +232,7 @@ def test_vital_signs_are_beside_their_limits(run: Run, tree: Element) -> None:
     assert any("Mean cosine" in label and "Asked: ≤ 0.95" in label for label in labels)
     assert "CAD: from 0.2 to 0.9." in labels[0]
     names = {said(one) for one in vitals.iter("code")}
-    assert names == {one["name"] for one in (run.health or {})["findings"]}
+    assert names == {one["name"] for one in run.findings["health"]}
     look = said(next(one for one in vitals.iter("table") if "want a look" in said(one)))
     assert "health.units" in look and "health.cad.rows" not in look
 
@@ -264,7 +279,7 @@ def test_a_run_that_stopped_shows_why_and_nothing_of_later_stages(run: Run) -> N
     stop = Stop(
         stage="train", reason="the loss is <nan>", findings=(fine, bad), evidence=".brepfind/x"
     )
-    text = page(replace(run, stop=stop, metrics=done, embeddings=None, health=None, pictures=None))
+    text = page(replace(run, stop=stop, metrics=done, embeddings=None, findings={}, pictures=None))
     tree = parse(text)
     assert tree.find(".//div[@class='verdict passed']") is None
     verdict = tree.find(".//div[@class='verdict stopped']")

@@ -65,6 +65,7 @@ def metrics() -> dict[str, Any]:
             "text": {"mean_cosine": 0.5},
         },
         "evaluate": {
+            "warnings": 0,
             "text_to_cad": to_cad,
             "cad_to_text": _row(0.5),
             "cad_to_cad": _row(1.0),
@@ -106,8 +107,8 @@ def test_the_verdict_stands_first_beside_chance(
         "Every gate passed. A caption finds its part first in 62.5 % of 40 queries over 10 parts; "
         "chance would be 10.0 %."
     )
-    metrics["health"]["warnings"] = 2
-    assert "Every gate passed; 2 warnings." in _report(tmp_path, metrics, history)
+    metrics["health"]["warnings"], metrics["evaluate"]["warnings"] = 2, 1
+    assert "Every gate passed, with 3 warnings." in _report(tmp_path, metrics, history)
 
 
 def test_tables_hold_directions_baselines_levels_signs_and_costs(

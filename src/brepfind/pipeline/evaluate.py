@@ -21,7 +21,7 @@ from brepfind.checkpoints.sanitize import SanitizeConfig
 from brepfind.corpus.manifest import read_corpus
 from brepfind.corpus.splits import SplitConfig
 from brepfind.errors import InputError
-from brepfind.files import read_json
+from brepfind.files import read_json, write_json
 from brepfind.findings import Finding
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.store import GraphStore
@@ -53,8 +53,8 @@ _ORDERED_PARTS = 200
 
 
 def evaluate(context: StageContext) -> Mapping[str, Any]:
-    """Write ``data/embeddings`` of the test split; halts on leaks, on vital signs, on
-    self-retrieval, and where there is nothing to measure.
+    """Write ``data/embeddings`` of the test split and ``reports/evaluate.json``; halts on leaks, on
+    vital signs, on self-retrieval, and where there is nothing to measure.
     """
     config = context.section("evaluate", EvaluateConfig)
     split = pd.read_parquet(context.path(paths.SPLIT))
@@ -80,6 +80,9 @@ def evaluate(context: StageContext) -> Mapping[str, Any]:
     findings.require("evaluate", found)
     for warning in (finding for finding in found if finding.verdict == "warning"):
         log.warning("%s", warning.line().removeprefix("WARNING "))
+    report = context.path(paths.REPORTS) / "evaluate.json"
+    write_json(report, {"findings": [finding.as_json() for finding in found]})
+    context.tracker.artifact(report, "evaluate")
     tower = TextTower.load(trained.metadata["text_tower"], "frozen", 1)
     data = ridge_data(store, corpus, split, twins, tower)
     result["baselines"]["ridge"] = {"text_to_cad": ridge_baseline(data)}

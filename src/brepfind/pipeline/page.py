@@ -110,7 +110,7 @@ def _write_stopped(
     if failure.stage == "train":
         run = replace(run, history=_there(lambda: _told_history(evidence / "events.jsonl")))
     if failure.stage == "health":
-        run = replace(run, health=_there(lambda: read_json(evidence / "health.json")))
+        run = replace(run, findings=_findings({"health": evidence / "health.json"}))
     stop = Stop(
         stage=failure.stage,
         reason=failure.reason,
@@ -147,7 +147,13 @@ def _run(project: Path, params: Mapping[str, Any], fingerprint: str, done: Seque
         costs=costs,
         params=params,
         history=of("train", lambda: pd.read_csv(project / paths.MODEL / "history.csv")),
-        health=of("health", lambda: read_json(project / paths.REPORTS / "health.json")),
+        findings=_findings(
+            {
+                stage: project / paths.REPORTS / f"{stage}.json"
+                for stage in ("health", "evaluate")
+                if stage in done
+            }
+        ),
         embeddings=embeddings,
         graphs=of("extract", lambda: pd.read_parquet(project / paths.GRAPHS / "manifest.parquet")),
         parts=None if corpus is None else corpus.parts,
@@ -164,6 +170,12 @@ def _numbers(
 ) -> dict[str, Mapping[str, Any]]:
     found = {stage: _there(partial(read_json, project / where(stage))) for stage in done}
     return {stage: numbers for stage, numbers in found.items() if numbers is not None}
+
+
+def _findings(files: Mapping[str, Path]) -> dict[str, list[Mapping[str, Any]]]:
+    """The checks of gates, by stage, of those whose file is there."""
+    found = {stage: _there(partial(read_json, file)) for stage, file in files.items()}
+    return {stage: report["findings"] for stage, report in found.items() if report is not None}
 
 
 def _there(read: Callable[[], T]) -> T | None:

@@ -111,6 +111,7 @@ _HEADLINES: dict[str, tuple[str, ...]] = {
             for number in ("R_at_1", "R_at_5", "R_at_10", "median_rank")
         ),
         "cad_to_cad/R_at_1",
+        "warnings",
         *(f"baselines/ridge/text_to_cad/R_at_{k}" for k in (1, 5, 10)),
         "baselines/chance/text_to_cad/R_at_1",
     ),

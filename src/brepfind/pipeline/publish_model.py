@@ -22,6 +22,7 @@ from brepfind.log import get_logger
 from brepfind.pipeline import paths
 from brepfind.pipeline.context import StageContext
 from brepfind.pipeline.fingerprint import git_tags
+from brepfind.report.words import passed
 from brepfind.retrieval.model import Trained
 from brepfind.retrieval.standing import standing
 from brepfind.tracking.package import write_model
@@ -89,7 +90,7 @@ def verdict(metrics: Mapping[str, Any]) -> str:
     row = metrics["evaluate"]["text_to_cad"]
     recalls = ", ".join(f"R@{k} {row[f'R_at_{k}']:.1%}" for k in (1, 5, 10))
     return (
-        f"**Every gate passed.** A caption finds its part among {row['n_items']:.0f} test parts: "
+        f"**{passed(metrics)}.** A caption finds its part among {row['n_items']:.0f} test parts: "
         f"{recalls}, median rank {row['median_rank']:.4g}."
     )
 

@@ -116,7 +116,7 @@ def training(run: Run) -> Content:
 
 def vitals(run: Run) -> Content:
     """Vital signs over epochs with their limits, and the gate's checks."""
-    findings = findings_rows((run.health or {}).get("findings", []))
+    findings = findings_rows(run.findings.get("health", []))
     history, limits = run.history, run.params.get("health") or {}
     drawn = []
     for title, columns, limit, asked in _SIGNS:

@@ -12,6 +12,7 @@ import yaml
 
 from brepfind.files import write_text
 from brepfind.report.figures import draw_curves
+from brepfind.report.words import passed
 
 _DIRECTIONS = ("text_to_cad", "cad_to_text", "cad_to_cad")
 _KS = ("R_at_1", "R_at_5", "R_at_10")
@@ -57,10 +58,8 @@ def write_report(
 def _verdict(metrics: Mapping[str, Any]) -> str:
     to_cad = metrics["evaluate"]["text_to_cad"]
     chance = metrics["evaluate"]["baselines"]["chance"]["text_to_cad"]
-    warnings = int(metrics["health"]["warnings"])
-    said = f"; {warnings} warnings" if warnings else ""
     return (
-        f"Every gate passed{said}. A caption finds its part first in "
+        f"{passed(metrics)}. A caption finds its part first in "
         f"{100 * to_cad['R_at_1']:.1f} % of {to_cad['n_queries']:.0f} queries over "
         f"{to_cad['n_items']:.0f} parts; chance would be {100 * chance['R_at_1']:.1f} %."
     )

@@ -87,10 +87,7 @@ def _verdict(run: Run) -> dict[str, Any]:
             "said": f"It {how} at {run.stop.stage}",
             "lines": [run.stop.reason],
         }
-    health, evaluate = (
-        int(run.metrics[stage].get("warnings", 0)) for stage in ("health", "evaluate")
-    )
-    warnings = health + evaluate
+    health, evaluate = (int(run.metrics[stage]["warnings"]) for stage in ("health", "evaluate"))
     to_cad = run.metrics["evaluate"]["text_to_cad"]
     chance = run.metrics["evaluate"]["baselines"]["chance"]["text_to_cad"]
     line = (
@@ -98,15 +95,13 @@ def _verdict(run: Run) -> dict[str, Any]:
         f"{words.count(to_cad['n_queries'])} queries over {words.count(to_cad['n_items'])} unseen "
         f"parts; chance would be {words.percent(chance['R_at_1'])}."
     )
-    said = "Every gate passed"
-    if warnings:
-        said += f", with {words.many(warnings, 'warning')}"
     lines = [line]
     if health:
         lines.append(f"{words.many(health, 'warning')} of health: see the vital signs below.")
     if evaluate:
-        lines.append(f"{words.many(evaluate, 'warning')} of evaluate: see what it printed.")
-    return {"kind": "warned" if warnings else "passed", "said": said, "lines": lines}
+        lines.append(f"{words.many(evaluate, 'warning')} of evaluate: see the next section.")
+    kind = "warned" if health or evaluate else "passed"
+    return {"kind": kind, "said": words.passed(run.metrics), "lines": lines}
 
 
 def _steps(run: Run) -> list[dict[str, str]]:

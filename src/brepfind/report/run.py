@@ -44,7 +44,7 @@ class Run:
         metrics, costs: by stage, of those that passed alone.
         params: all sections, as read.
         history: of training, a row per validation.
-        health: the findings of the health gate, as in ``reports/health.json``.
+        findings: every check of ``health`` and ``evaluate``, as in ``reports/STAGE.json``.
         embeddings: of the test split.
         graphs: the graph store's manifest. parts: the corpus' parts.
         rejects: files that did not make it: path, reason, message.
@@ -63,7 +63,7 @@ class Run:
     costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     history: pd.DataFrame | None = None
-    health: Mapping[str, Any] | None = None
+    findings: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     embeddings: Embeddings | None = None
     graphs: pd.DataFrame | None = None
     parts: pd.DataFrame | None = None

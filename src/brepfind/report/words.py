@@ -16,6 +16,12 @@ LEVELS = {
 KS = ("R_at_1", "R_at_5", "R_at_10")
 
 
+def passed(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    """``Every gate passed``, and how many warnings the gates of the model gave, if any."""
+    warnings = sum(int(metrics[stage]["warnings"]) for stage in ("health", "evaluate"))
+    return "Every gate passed" + (f", with {many(warnings, 'warning')}" if warnings else "")
+
+
 def percent(value: float | None) -> str:
     """A share in percent; a dash for none."""
     return "–" if value is None else f"{100 * value:.1f} %"
