@@ -59,8 +59,8 @@ TRIED = OUT.with_name("kicad_tried.json")
 SEEDS = (1, 2)
 TRIALS = (1e-3, 3e-4)  # learning rates
 EPOCHS = 10
-# UV-Net learns from the grids of all faces, and a step takes about four times as long: three epochs
-# cost more than ten of this model, and less than those with its pretraining.
+# UV-Net learns from the grids of all faces, and a step takes seven times as long: three epochs cost
+# more than ten of this model and its pretraining together.
 UVNET_EPOCHS = 3
 
 # What this corpus wants otherwise than ``params.yaml`` has it.
