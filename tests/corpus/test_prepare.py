@@ -1,5 +1,6 @@
 """Preparing a corpus: the sample byte for byte, and the user's folder with everything counted."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from brepfind.corpus.manifest import read_corpus
 from brepfind.corpus.prepare import PrepareConfig, prepare, prepare_folder, prepare_sample
 from brepfind.errors import CheckFailed, InputError, ParamsError
+from brepfind.log import get_logger
 from brepfind.params import check_section
 
 
@@ -106,6 +108,26 @@ def test_a_users_folder_is_taken_over_as_it_is(own: Path) -> None:
     assert all(corpus.step_path(path).is_file() for path in corpus.parts["path"])
     assert corpus.notes["rows"] == 5
     assert contents(own / "mine") == before
+
+
+def test_a_table_whose_encoding_is_a_guess_is_noted(
+    own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(get_logger("brepfind"), "propagate", True)
+    asked = own_config("a.step,nut Ø8,\nx/a,two,\nb,three,\nc,four,\n")
+    text = (own / "table.csv").read_text()
+    for encoding, notes in (("latin-1", 1), ("utf-8", 0)):
+        caplog.clear()
+        (own / "table.csv").write_text(text, encoding=encoding)
+        prepare_folder(asked, own / "out")
+        found = read_corpus(own / "out").notes.get("encoding_guessed", [])
+        assert len(found) == caplog.text.count("table.csv: is not UTF-8") == notes
+
+
+def test_a_file_whose_name_is_not_utf8_stops_the_run(own: Path) -> None:
+    shutil.copy(own / "mine/a.step", own / "mine" / os.fsdecode(b"sch\xfcssel.step"))
+    with pytest.raises(InputError, match=r"mine: the name 'sch\\udcfcssel\.step' is not UTF-8;"):
+        prepare(own_config("a.step,one,\n", max_orphan_rate=1.0), Path("data/corpus"), workers=1)
 
 
 def test_few_orphans_are_counted_and_named(own: Path) -> None:

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from brepfind.corpus.tables import Row, match_captions, read_captions, step_files
 from brepfind.errors import InputError
+from brepfind.log import get_logger
 
 PLAIN = 'model_id,caption\na,"a nut, M8"\nb,a bolt Ø8\n'
 
@@ -52,6 +55,82 @@ def test_the_same_table_however_it_is_saved(tmp_path: Path, content: bytes) -> N
 def test_windows_quotes_are_read_as_such(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "model_id,caption\na,“the” nut – Ø8\n".encode("cp1252"))
     assert captions(path) == [("a", "“the” nut – Ø8")]
+
+
+def test_a_table_whose_encoding_is_a_guess_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(get_logger("brepfind"), "propagate", True)
+    path = write(tmp_path / "t.csv", PLAIN.encode("latin-1"))
+    read_captions(path)
+    assert f"{path}: is not UTF-8 and was read as Windows-1252, which is a guess" in caplog.text
+    notes: list[str] = []
+    read_captions(path, note=notes.append)
+    read_captions(write(tmp_path / "t.csv", PLAIN), note=notes.append)
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "t.csv",
+            "model_id,caption\r\na,Schlüssel Ø10 – 45°\r\nb,sch".encode() + b"\xfcssel\r\n",
+            r"t\.csv, line 3: byte 6 \(0xfc\) is not UTF-8, but other characters .* are; mend that",
+        ),
+        (
+            "t.csv",
+            b"\xef\xbb\xbfmodel_id,caption\na,sch\xfcssel\n",
+            r"t\.csv, line 2: byte 6 \(0xfc\) is not UTF-8, but other",
+        ),
+        (
+            "t.csv",
+            "model_id,caption\na,法兰盘，内径十毫米，外径四十毫米\n".encode("gbk"),
+            r"t\.csv, line 2: byte 3 \(0xb7\) is not UTF-8, but other .* save the whole file as",
+        ),
+        (
+            "t.jsonl",
+            '{"model_id": "a", "caption": "Schlüssel"}\n{"model_id": "sch'.encode()
+            + b'\xfcssel", "caption": "b"}\n',
+            r"t\.jsonl, line 2: byte 18 \(0xfc\) is not UTF-8, as JSON Lines must be; save the",
+        ),
+        (
+            "t.jsonl",
+            '{"model_id": "a", "caption": "Ø8"}\n'.encode("latin-1"),
+            r"t\.jsonl, line 1: byte 31 \(0xd8\) is not UTF-8",
+        ),
+        (
+            "t.jsonl",
+            '{"model_id": "a", "caption": "b"}\n{"model_id": "a", "caption": "b \\ud800"}\n',
+            r"t\.jsonl, row 2: 'caption' holds half a character \('b \\ud800'\); write the other",
+        ),
+        (
+            "t.jsonl",
+            '{"model_id": ' + "[" * 100_000 + "]" * 100_000 + "}\n",
+            r"t\.jsonl, row 1: is nested too deeply; give an object of texts on each line",
+        ),
+    ],
+    ids=["one-bad-byte", "bom", "gbk", "jsonl", "jsonl-latin1", "half-a-pair", "nested"],
+)
+def test_text_that_would_come_out_garbled_is_refused_by_file_and_line(
+    tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_captions(write(tmp_path / name, content))
+
+
+def test_json_lines_may_begin_with_a_mark_and_write_characters_as_pairs(tmp_path: Path) -> None:
+    content = b'\xef\xbb\xbf{"model_id": "a", "caption": "\\ud83d\\udd29 \xc3\x988"}\n'
+    assert captions(write(tmp_path / "t.jsonl", content)) == [("a", "🔩 Ø8")]
+
+
+def test_parquet_whose_text_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    bad = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xfc")]
+    )
+    pq.write_table(pa.table({"model_id": ["a"], "caption": bad}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"t\.parquet: is not a readable Parquet file .*UTF8"):
+        read_captions(tmp_path / "t.parquet")
 
 
 def test_a_quoted_caption_may_span_lines(tmp_path: Path) -> None:

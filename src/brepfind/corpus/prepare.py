@@ -120,13 +120,18 @@ def prepare_folder(config: PrepareConfig, out: Path) -> list[Finding]:
 
     Raises:
         InputError: if the folder or the table cannot be used; see :mod:`brepfind.corpus.tables`.
+            Also if a STEP file's name is not UTF-8, which no manifest can hold.
         CheckFailed: if either rate is above ``max_orphan_rate``.
     """
     assert config.step_dir is not None
     assert config.captions is not None
     folder = Path(config.step_dir)
     files = step_files(folder)
-    rows = read_captions(Path(config.captions))
+    _require_utf8(folder, files)
+    guessed: list[str] = []
+    rows = read_captions(Path(config.captions), note=guessed.append)
+    for sentence in guessed:
+        logger.warning("%s", sentence)
     matched = match_captions(files, rows)
     bare = [file for file in files if not matched.captions.get(file)]
     findings = orphan_findings(matched, bare, len(files), len(rows), config.max_orphan_rate)
@@ -162,9 +167,18 @@ def prepare_folder(config: PrepareConfig, out: Path) -> list[Finding]:
             "rows_repeated": len(matched.repeated),
             "parts_without_caption": len(bare),
             "parts_without_caption_first": bare[:SHOWN],
+            **({"encoding_guessed": guessed} if guessed else {}),
         },
     )
     return findings
+
+
+def _require_utf8(folder: Path, files: Sequence[str]) -> None:
+    for file in files:
+        try:
+            file.encode("utf-8")
+        except UnicodeEncodeError:  # bytes of the name that Python holds as lone surrogates
+            raise InputError(f"{folder}: the name {file!a} is not UTF-8; rename it") from None
 
 
 def prepare_manifest(config: PrepareConfig, out: Path) -> list[Finding]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brepfind.errors import InputError
+from brepfind.log import get_logger
+
+logger = get_logger(__name__)
 
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".tsv", ".txt")
@@ -34,25 +38,30 @@ class Record:
 
 
 def read_records(
-    path: Path, required: Sequence[str], optional: Sequence[str] = (), advice: str = ""
+    path: Path,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    advice: str = "",
+    note: Callable[[str], None] = logger.warning,
 ) -> list[Record]:
     """Read the named columns of a table, in its order of rows.
 
-    CSV is UTF-8 with or without a byte order mark, UTF-16 with one, or else Latin-1 (Windows-1252
-    where a byte needs it); comma, semicolon or tab, whichever the header shows; line ends of any
-    kind; quoted fields may hold line breaks. Parquet needs text columns; whole numbers are read as
-    their digits in the first of ``required``, the id. JSON Lines holds an object a line, of texts
-    (whole numbers as the id), in UTF-8.
+    CSV is in an encoding that :func:`decode` knows; comma, semicolon or tab, whichever the header
+    shows; line ends of any kind; quoted fields may hold line breaks. Parquet needs text columns;
+    whole numbers are read as their digits in the first of ``required``, the id. JSON Lines holds an
+    object a line, of texts (whole numbers as the id), in UTF-8 and nothing else.
 
     Args:
         path: its ending says which of the three it is.
         required: columns that must be there; the first is the id.
         optional: columns that are read where they are there.
         advice: what to do if there is no such file.
+        note: called with a sentence that names the file if its encoding was guessed.
 
     Raises:
         InputError: naming the file, and the row where one is at fault: a missing column, a column
-            that stands twice, a row with too many or too few fields, no row at all.
+            that stands twice, a row with too many or too few fields, no row at all; or the line
+            and the byte that is in another encoding than the rest.
     """
     if not path.is_file():
         raise InputError(f"{path}: there is no such file{advice and f'; {advice}'}")
@@ -60,7 +69,7 @@ def read_records(
     if suffix in _PARQUET:
         header, rows = _read_parquet(path, required, optional)
     elif suffix in _CSV:
-        header, rows = _read_csv(path)
+        header, rows = _read_csv(path, note)
     elif suffix in _JSONL:
         header, rows = _read_jsonl(path, required, optional)
     else:
@@ -88,8 +97,8 @@ def read_records(
 _Rows = list[tuple[int, list[str]]]
 
 
-def _read_csv(path: Path) -> tuple[list[str], _Rows]:
-    text = decode(path, path.read_bytes())
+def _read_csv(path: Path, note: Callable[[str], None]) -> tuple[list[str], _Rows]:
+    text = decode(path, path.read_bytes(), note)
     first = text.split("\n", 1)[0]
     delimiter = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -112,28 +121,65 @@ def _read_csv(path: Path) -> tuple[list[str], _Rows]:
     return header, rows
 
 
-def decode(path: Path, content: bytes) -> str:
+def decode(path: Path, content: bytes, note: Callable[[str], None] = logger.warning) -> str:
     """Text of whatever encoding people's programs save it in, line ends as line feeds.
 
+    That is UTF-8 with or without a byte order mark, UTF-16 with one, or else Windows-1252 (Latin-1
+    where a byte has no meaning in it). The last is a guess, since any bytes can be read so.
+
+    Args:
+        note: called with a sentence that names the file if its encoding was guessed.
+
     Raises:
-        InputError: if it holds NUL bytes.
+        InputError: naming the file, and the line and byte, if it is UTF-8 only in part: to read
+            the whole as anything else would garble the rest. Or if it holds NUL bytes.
     """
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:
             text = content.decode("utf-16")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: begins as UTF-16 but is not ({error.reason})") from None
     else:
         try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            # Every byte has a meaning in Latin-1; Windows' superset gives its curly quotes sense.
-            try:
-                text = content.decode("cp1252")
-            except UnicodeDecodeError:
-                text = content.decode("latin-1")
+            text = _utf8(path, content)
+        except InputError as error:
+            # By chance two bytes of Latin-1 may be a character of UTF-8: refused too, not garbled.
+            if not content.decode("utf-8", "ignore").isascii():
+                raise InputError(
+                    f"{error}, but other characters of the file are; mend that line, or save the "
+                    "whole file as UTF-8"
+                ) from None
+            text, encoding = _single_bytes(content)
+            note(
+                f"{path}: is not UTF-8 and was read as {encoding}, which is a guess; if its words "
+                "look wrong, save it as UTF-8"
+            )
     if "\0" in text:
         raise InputError(f"{path}: holds NUL bytes; it is not a text table")
+    return _line_feeds(text)
+
+
+def _utf8(path: Path, content: bytes) -> str:
+    content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        *before, line = _line_feeds(content[: error.start].decode("latin-1")).split("\n")
+        raise InputError(
+            f"{path}, line {len(before) + 1}: byte {len(line) + 1} "
+            f"(0x{content[error.start]:02x}) is not UTF-8"
+        ) from None
+
+
+def _single_bytes(content: bytes) -> tuple[str, str]:
+    """The text and the name of its encoding; Windows' gives sense to curly quotes and dashes."""
+    try:
+        return content.decode("cp1252"), "Windows-1252"
+    except UnicodeDecodeError:
+        return content.decode("latin-1"), "Latin-1"
+
+
+def _line_feeds(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -145,6 +191,7 @@ def _read_parquet(
         header = list(file.schema_arrow.names)
         wanted = [name for name in (*required, *optional) if name in header]
         table = file.read(columns=wanted)
+        table.validate(full=True)  # or a text that is not UTF-8 ends in a UnicodeDecodeError
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path}: is not a readable Parquet file ({error})") from error
     columns = []
@@ -168,7 +215,11 @@ def _read_jsonl(
     wanted = [*required, *optional]
     named: dict[str, None] = {}
     rows: _Rows = []
-    for number, line in enumerate(decode(path, path.read_bytes()).split("\n"), start=1):
+    try:
+        text = _line_feeds(_utf8(path, path.read_bytes()))
+    except InputError as error:
+        raise InputError(f"{error}, as JSON Lines must be; save the file as UTF-8") from None
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path}, row {number}"
@@ -176,6 +227,10 @@ def _read_jsonl(
             found: Any = json.loads(line)
         except ValueError as error:
             raise InputError(f"{where}: is not valid JSON ({error})") from None
+        except RecursionError:
+            raise InputError(
+                f"{where}: is nested too deeply; give an object of texts on each line"
+            ) from None
         if not isinstance(found, dict):
             raise InputError(f"{where}: holds no object but {type(found).__name__}")
         named |= dict.fromkeys(found)
@@ -191,6 +246,11 @@ def _json_text(where: str, found: dict[str, Any], name: str, key: str) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            raise InputError(
+                f"{where}: {name!r} holds half a character ({value!a}); write the other half of "
+                "that \\u pair too, or take it out"
+            )
         return value
     if name == key and isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -8,13 +8,16 @@ a guess.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from brepfind.corpus.manifest import SPLITS
 from brepfind.corpus.records import Record, read_records
 from brepfind.errors import InputError
+from brepfind.log import get_logger
+
+logger = get_logger(__name__)
 
 STEP_SUFFIXES = (".step", ".stp")
 COLUMNS = ("model_id", "caption")
@@ -101,6 +104,7 @@ def read_captions(
     path: Path,
     columns: tuple[str, str, str] = (*COLUMNS, "split"),
     advice: str = "set prepare.captions",
+    note: Callable[[str], None] = logger.warning,
 ) -> list[Row]:
     """Read a caption table; see :func:`brepfind.corpus.records.read_records` for what is read.
 
@@ -108,12 +112,13 @@ def read_captions(
         columns: what the table calls the model id, the caption and the split; the third may be
             missing.
         advice: what to do if there is no such file.
+        note: called with a sentence that names the file if its encoding was guessed.
 
     Raises:
         InputError: naming the file, and the row where one is at fault: a missing column, a row
             with too many or too few fields, an empty model id, an unknown split.
     """
-    records = read_records(path, columns[:2], columns[2:], advice)
+    records = read_records(path, columns[:2], columns[2:], advice, note)
     return [_row(record, columns) for record in records]
 
 

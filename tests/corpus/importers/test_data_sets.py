@@ -1,6 +1,7 @@
 """Text2CAD, ABC, Fusion 360 Gallery and folders: ids brought to files, what is left out counted."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pandas as pd
 import pytest
 
 from brepfind.corpus.importers import abc, bins, folder, fusion360, text2cad
-from brepfind.corpus.importers.gathered import Gathered
+from brepfind.corpus.importers.gathered import Gathered, write_gathered
 from brepfind.corpus.importers.words import Columns
+from brepfind.corpus.manifest import read_corpus
 from brepfind.errors import InputError
 
 Steps = Callable[..., Path]
@@ -84,11 +86,108 @@ def test_only_what_is_called_units_becomes_millimetres(text: str, changed: str) 
     assert text2cad.in_millimetres(text, 10.0)[0] == changed
 
 
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("1,000 units, 1,234.5 units", "10000 mm, 12345 mm"),
+        ("1e-3 units and 2E-05 units", "0.01 mm and 0.0002 mm"),
+        ("3/4 units", "7.5 mm"),
+        ("between 0.2 and 0.4 units", "between 2 and 4 mm"),
+        ("from -0.2 to 0.4 units", "from -2 to 4 mm"),
+        ("0.2-0.4 units, 0.2–0.4 units", "2-4 mm, 2–4 mm"),
+        ("0.75 by 0.5 by 0.25 units", "7.5 by 5 by 2.5 mm"),
+        ("scaled by 0.75. 0.4 units thick", "scaled by 0.75. 4 mm thick"),
+        ("at (0.5, 0.25), 90°, 0.4 units", "at (0.5, 0.25), 90°, 4 mm"),
+    ],
+)
+def test_numbers_of_every_form_and_ranges_are_scaled_whole(text: str, changed: str) -> None:
+    assert text2cad.in_millimetres(text, 10.0)[0] == changed
+
+
+@pytest.mark.parametrize(
+    "unsure",
+    [
+        *("0,125 units", "1-1/2 units", "1/2/3 units"),
+        *("1 3/4 units", "1/0 units", "1,5 units", "1 000 units", "1.2.3 units", "R3 units"),
+        *("0.2, 0.3 and 0.4 units", "0.2 and 0.4 units", "0.5,0.25 units", "0.5 ± 0.1 units"),
+        *("2 x 0.5 units", "0.75x0.5 units", "0.75×0.5 units", "10^-3 units", "2E−5 units"),
+        *("half a unit", "two units", "(0.5, 0.25) units", "0.5 normalized units", "1e400 units"),
+    ],
+)
+def test_a_caption_never_mixes_units(unsure: str) -> None:
+    text = f"2 units wide, {unsure} high"
+    assert text2cad.in_millimetres(text, 10.0) == (text, 0, 2)
+
+
 def test_the_scale_changes_words_and_counts_them(steps: Steps, tmp_path: Path) -> None:
-    table = write(tmp_path / "t.csv", HEADER + "0000/00000007,box,2 units and 3 units,4 mm,a\n")
+    row = "0000/00000007,box,2 units and 3 units,4 mm,2 units or half a unit\n"
+    table = write(tmp_path / "t.csv", HEADER + row)
     found = text2cad.gather(steps("0000/00000007.step"), table, mm_per_unit=0.5)
-    assert texts(found)["0000/00000007.step"] == ["box", "1 mm and 1.5 mm", "4 mm", "a"]
+    assert texts(found)["0000/00000007.step"] == [
+        *("box", "1 mm and 1.5 mm", "4 mm", "2 units or half a unit")
+    ]
     assert found.counts["lengths_in_millimetres"] == 2
+    assert found.counts["lengths_left_in_units"] == 2
+    assert found.counts["captions_left_in_units"] == 1
+
+
+@pytest.mark.parametrize("rows", [["0001", "0000"], ["0000", "0001"]])
+def test_a_uid_of_another_folder_is_no_uid_of_the_file(
+    steps: Steps, tmp_path: Path, rows: list[str]
+) -> None:
+    lines = "".join(f"{folder}/00000007,of {folder}\n" for folder in rows)
+    table = write(tmp_path / "t.csv", "uid,expert\n" + lines)
+    found = text2cad.gather(steps("0000/00000007.step"), table, ["expert"])
+    assert texts(found) == {"0000/00000007.step": ["of 0000"]}
+    number = rows.index("0001") + 1
+    assert reasons(found) == [("row_without_part", f"row {number}: 0001/00000007")]
+
+
+@pytest.mark.parametrize(
+    ("paths", "uids"),
+    [
+        (["0000/00000007.step"], ["00000007", "0000/00000007"]),
+        (["00000007.step"], ["0000/00000007", "00000007"]),
+        (["all/00000007.step"], ["0000/00000007", "0000/00000007"]),
+        (["00000007/made.step"], ["0000/00000007", "0000/00000007"]),
+    ],
+)
+def test_the_last_part_is_enough_where_the_table_or_the_folder_has_no_more(
+    steps: Steps, tmp_path: Path, paths: list[str], uids: list[str]
+) -> None:
+    table = write(tmp_path / "t.csv", f"uid,expert\n{uids[0]},a\n{uids[1]},b\n")
+    found = text2cad.gather(steps(*paths), table, ["expert"])
+    assert texts(found) == {paths[0]: ["a"]}
+    assert reasons(found) == [("uid_repeated", f"row 2: {uids[1]}")]
+
+
+@pytest.mark.parametrize(
+    ("paths", "uids", "match"),
+    [
+        (
+            ["0000/00000007.step", "0001/00000007.step"],
+            ["00000007"],
+            r"row 1: uid '00000007' names several files, such as '0000/00000007\.step' and '0001/0",
+        ),
+        (
+            ["a/00000007.step", "b/00000007.step"],
+            ["0000/00000007"],
+            "row 1: uid '0000/00000007' names several files",
+        ),
+        (
+            ["00000007.step"],
+            ["0001/00000007", "0000/00000007"],
+            r"row 2: uid '0000/00000007' names '00000007\.step', and so does '0001/00000007' of",
+        ),
+    ],
+)
+def test_a_uid_that_may_mean_several_parts_is_an_error(
+    steps: Steps, tmp_path: Path, paths: list[str], uids: list[str], match: str
+) -> None:
+    lines = "".join(f"{uid},words\n" for uid in uids)
+    table = write(tmp_path / "t.csv", "uid,expert\n" + lines)
+    with pytest.raises(InputError, match=match):
+        text2cad.gather(steps(*paths), table, ["expert"])
 
 
 # ABC ----------------------------------------------------------------------------------------------
@@ -198,6 +297,56 @@ def test_a_text_file_beside_a_part_has_a_caption_a_line(steps: Steps) -> None:
         "caption_repeated",
         "text_file_unreadable",
     ]
+
+
+def test_every_text_file_is_taken_or_left_out_with_its_reason(steps: Steps) -> None:
+    root = steps("a.step", "x/C.STEP")
+    for name in ("a.txt", "b.txt", "x/C.TXT", "x/a.txt", ".hidden.txt"):
+        write(root / name, f"words of {name}\n")
+    found = folder.gather(root, None, Columns())
+    assert texts(found) == {"a.step": ["words of a.txt"], "x/C.STEP": ["words of x/C.TXT"]}
+    assert reasons(found) == [
+        ("text_file_without_part", "b.txt"),
+        ("text_file_without_part", "x/a.txt"),
+    ]
+
+
+@pytest.mark.parametrize("words", [True, False], ids=["text-files", "table"])
+def test_a_file_whose_name_is_not_utf8_is_left_out(
+    steps: Steps, tmp_path: Path, words: bool
+) -> None:
+    root = steps("a.step")
+    for name in (b"sch\xfcssel.step", b"sch\xfcssel.txt"):
+        (root / os.fsdecode(name)).write_bytes((root / "a.step").read_bytes())
+    write(root / "a.txt", "a key\n")
+    table = None if words else write(tmp_path / "t.csv", "model_id,caption\na,a key\n")
+    found = folder.gather(root, table, Columns())
+    names = ["sch\\udcfcssel.step"] + ["sch\\udcfcssel.txt"] * words
+    assert reasons(found) == [("file_name_not_utf8", name) for name in names]
+    write_gathered(found, folder.DATA_SET, tmp_path / "out")
+    assert (
+        '"file_name_not_utf8","sch\\udcfcssel.step"' in (tmp_path / "out/left_out.csv").read_text()
+    )
+    assert read_corpus(tmp_path / "out").captions["model_id"].tolist() == ["a.step"]
+
+
+def test_files_whose_encoding_was_guessed_are_noted(steps: Steps, tmp_path: Path) -> None:
+    root = steps("a.step", "b.step")
+    write(root / "a.txt", "Schlüssel".encode("latin-1"))
+    write(root / "b.txt", "Schlüssel")
+    found = folder.gather(root, None, Columns())
+    notes = write_gathered(found, folder.DATA_SET, tmp_path / "out")
+    assert notes["counted"]["encoding_guessed"] == 1
+    assert [note.partition(": ")[0] for note in notes["encoding_guessed"]] == [str(root / "a.txt")]
+    table = write(tmp_path / "t.csv", "model_id,caption\na,Schlüssel\n".encode("latin-1"))
+    for found in (
+        folder.gather(root, table, Columns()),
+        text2cad.gather(root, write(tmp_path / "u.csv", b"uid,expert\na,\xfc\n"), ["expert"]),
+    ):
+        assert found.counts["encoding_guessed"] == 1
+    write(table, "model_id,caption\na,Schlüssel\n")
+    found = folder.gather(root, table, Columns())
+    assert "encoding_guessed" not in write_gathered(found, folder.DATA_SET, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,19 @@
 """KiCad: footprints' words brought to the models they use, links and scripts taken out."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from brepfind.corpus.importers.kicad import gather, plain_words, read_footprint
+from brepfind.corpus.importers.gathered import write_gathered
+from brepfind.corpus.importers.kicad import (
+    DATA_SET,
+    Footprint,
+    gather,
+    plain_words,
+    read_footprint,
+)
 from brepfind.errors import InputError
 
 LINK = "https://example.com/a(1)_b.pdf"
@@ -99,6 +107,33 @@ def test_words_of_every_footprint_come_to_its_model(steps: Callable[..., Path]) 
         ("footprint_unreadable", "J.kicad_mod"),
         ("footprint_without_model", "R.pretty/D.kicad_mod"),
     ]
+
+
+def test_values_without_quotes_are_read_as_written(tmp_path: Path) -> None:
+    file = tmp_path / "old.kicad_mod"
+    for descr, tags in (("0402", "01005"), ("t", "nil"), ("1.50", "1e3")):
+        file.write_text(f"(module R_{descr} (descr {descr}) (tags {tags}) (model R/{descr}.wrl))")
+        assert read_footprint(file) == Footprint(descr, tags, (f"R/{descr}.wrl",))
+
+
+@pytest.mark.parametrize("end", ['(descr "cut off', '(descr "cut\\', "(descr cut\\", "(descr '"])
+def test_a_footprint_that_is_cut_within_a_value_is_refused(tmp_path: Path, end: str) -> None:
+    file = tmp_path / "cut.kicad_mod"
+    file.write_text(f"(module R {end}")
+    with pytest.raises(InputError, match=r"cut\.kicad_mod: is not a whole S-expression"):
+        read_footprint(file)
+
+
+def test_a_footprint_whose_name_is_not_utf8_is_left_out_by_name(
+    steps: Callable[..., Path], tmp_path: Path
+) -> None:
+    root = steps("3dmodels/R.3dshapes/R.step")
+    share(root, A=footprint("resistor", "R SMD", "R.3dshapes/R.wrl"))
+    name = os.fsdecode(b"sch\xfctz.kicad_mod")
+    (root / "footprints/R.pretty" / name).write_text(footprint("relay", "K"))
+    write_gathered(gather(root), DATA_SET, tmp_path / "out")
+    table = (tmp_path / "out/left_out.csv").read_text()
+    assert '"footprint_without_model","R.pretty/sch\\udcfctz.kicad_mod"' in table
 
 
 def test_deeply_nested_brackets_are_no_footprint(tmp_path: Path) -> None:

@@ -19,12 +19,16 @@ from typing import Any
 import pandas as pd
 
 from brepfind.corpus.manifest import CAPTION_COLUMNS, PART_COLUMNS, write_corpus
-from brepfind.corpus.tables import step_files
+from brepfind.corpus.tables import STEP_SUFFIXES, step_files
 from brepfind.errors import InputError
 from brepfind.files import write_text
+from brepfind.graphs.store_layout import unicode_text
+from brepfind.log import get_logger
+
+logger = get_logger(__name__)
 
 LEFT_OUT = "left_out.csv"
-# How many names of each reason stand in the notes; the table has all.
+# How many names of each reason, and guesses, stand in the notes; the table has all names.
 _SHOWN = 5
 
 
@@ -56,6 +60,7 @@ class Gathered:
         parts: rows of ``model_id, path, family, split`` by ``model_id``.
         captions: texts with their levels, by ``model_id``, in the order they came.
         left_out: pairs of a reason (a short code) and what was left out for it.
+        guessed: a sentence for each of the first files whose encoding was guessed.
         counts: whatever else the importer counted.
     """
 
@@ -63,7 +68,22 @@ class Gathered:
     parts: dict[str, tuple[str, str, str, str]] = field(default_factory=dict)
     captions: dict[str, dict[str, int]] = field(default_factory=dict)
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    guessed: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+
+    def files(self, suffixes: Collection[str] = STEP_SUFFIXES) -> list[str]:
+        """Files below the root; see :func:`brepfind.corpus.tables.step_files`.
+
+        A name that is not UTF-8 can stand in no manifest: that file is left out.
+        """
+        advice = "give the folder that the data set was unpacked into"
+        readable = []
+        for path in step_files(self.root, tuple(suffixes), advice):
+            if unicode_text(path) == path:
+                readable.append(path)
+            else:
+                self.leave_out("file_name_not_utf8", path)
+        return readable
 
     def part(self, path: str, *, family: str | None = None, split: str = "") -> None:
         """Take a part in; its id is its path below the root, its family the folder it lies in."""
@@ -88,8 +108,15 @@ class Gathered:
             known[text] = level
 
     def leave_out(self, reason: str, what: str) -> None:
-        """Count something that is not taken in."""
-        self.left_out.append((reason, what))
+        """Count something that is not taken in; what of its name is no text becomes escapes."""
+        self.left_out.append((reason, unicode_text(what)))
+
+    def guess(self, sentence: str) -> None:
+        """Count a file whose encoding was guessed; the first few are also said and noted."""
+        self.counts["encoding_guessed"] += 1
+        if len(self.guessed) < _SHOWN:
+            self.guessed.append(sentence)
+            logger.warning("%s", sentence)
 
     def split_of(self, model_id: str, split: str, where: str) -> None:
         """Put a part on a side.
@@ -101,14 +128,6 @@ class Gathered:
         if before and before != split:
             raise InputError(f"{where}: puts {model_id!r} into {split!r}, before it was {before!r}")
         self.parts[model_id] = (row[0], row[1], row[2], split)
-
-
-def find_parts(folder: Path, suffixes: Collection[str] | None = None) -> list[str]:
-    """Files of parts below ``folder``; see :func:`brepfind.corpus.tables.step_files`."""
-    advice = "give the folder that the data set was unpacked into"
-    if suffixes is None:
-        return step_files(folder, advice=advice)
-    return step_files(folder, tuple(suffixes), advice)
 
 
 def write_gathered(gathered: Gathered, data_set: DataSet, out: Path) -> dict[str, Any]:
@@ -148,6 +167,7 @@ def write_gathered(gathered: Gathered, data_set: DataSet, out: Path) -> dict[str
         "licence": data_set.licence,
         "origin": data_set.origin,
         **({"warning": data_set.warning} if data_set.warning else {}),
+        **({"encoding_guessed": gathered.guessed} if gathered.guessed else {}),
         "counted": dict(sorted(gathered.counts.items())),
         "left_out": _by_reason(left_out),
         "left_out_first": _first(left_out),

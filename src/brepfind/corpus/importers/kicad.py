@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from brepfind.corpus.importers.gathered import DataSet, Gathered, find_parts
+from brepfind.corpus.importers.gathered import DataSet, Gathered
 from brepfind.errors import InputError
 from brepfind.log import progress
 
@@ -78,7 +78,7 @@ def gather(share: Path) -> Gathered:
                 "/usr/share/kicad), or run `make data-kicad`"
             )
     gathered = Gathered(share / MODELS)
-    for path in find_parts(gathered.root):
+    for path in gathered.files():
         gathered.part(path, family=PurePosixPath(path).parent.name.removesuffix(".3dshapes"))
     by_stem = {path.rpartition(".")[0]: path for path in gathered.parts}
     folder = share / FOOTPRINTS
@@ -118,10 +118,17 @@ def read_footprint(file: Path) -> Footprint:
     import sexpdata
 
     try:
-        expressions = sexpdata.parse(file.read_text(encoding="utf-8"))
+        parser = sexpdata.Parser(file.read_text(encoding="utf-8"))
+        # As written: its own would make 402 of KiCad 5's (descr 0402), and True of (descr t).
+        parser.atom = sexpdata.Symbol
+        expressions = parser.parse()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file.name}: cannot be read ({error})") from None
-    except (sexpdata.ExpectClosingBracket, sexpdata.ExpectNothing, ValueError, RecursionError):
+    # The last two are what the library raises where a text or an escape is cut off.
+    except (
+        *(sexpdata.ExpectClosingBracket, sexpdata.ExpectNothing, sexpdata.ExpectSExp),
+        *(ValueError, RecursionError, AttributeError, IndexError),
+    ):
         raise InputError(f"{file.name}: is not a whole S-expression") from None
     tree = expressions[0] if len(expressions) == 1 else None
     head = tree[0] if isinstance(tree, list) and tree else None

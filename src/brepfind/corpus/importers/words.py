@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from brepfind.corpus.importers.gathered import Gathered, find_parts
-from brepfind.corpus.tables import COLUMNS, Row, match_captions, read_captions
+from brepfind.corpus.importers.gathered import Gathered
+from brepfind.corpus.records import decode
+from brepfind.corpus.tables import COLUMNS, STEP_SUFFIXES, Row, match_captions, read_captions
 from brepfind.errors import InputError
 
 TABLE_ADVICE = "give the caption table"
@@ -27,7 +29,7 @@ def gather_table(
     table: Path,
     columns: Columns,
     names: Callable[[str], str | None] | None = None,
-    suffixes: Iterable[str] | None = None,
+    suffixes: Collection[str] = STEP_SUFFIXES,
 ) -> Gathered:
     """Bring a caption table to the files below ``folder``.
 
@@ -39,9 +41,10 @@ def gather_table(
     Raises:
         InputError: as the modules of tables and records do.
     """
-    files = find_parts(folder, None if suffixes is None else tuple(suffixes))
-    rows = read_captions(table, (columns.model_id, columns.caption, columns.split), TABLE_ADVICE)
     gathered = Gathered(folder)
+    files = gathered.files(suffixes)
+    names_of_columns = (columns.model_id, columns.caption, columns.split)
+    rows = read_captions(table, names_of_columns, TABLE_ADVICE, gathered.guess)
     gathered.counts.update(files=len(files), rows=len(rows))
     if names is None:
         _match_paths(gathered, files, rows)
@@ -108,29 +111,40 @@ def _index(
 def beside(folder: Path) -> Gathered:
     """Captions from a text file beside each STEP file, of the same name: a caption a line.
 
-    Raises:
-        InputError: if no STEP file has one.
-    """
-    from brepfind.corpus.records import decode
+    ``.txt`` may be in any case. A text file that has no STEP file is left out.
 
+    Raises:
+        InputError: if there is no STEP file or no text file.
+    """
     gathered = Gathered(folder)
-    for path in find_parts(folder):
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for path in gathered.files():
         gathered.part(path)
-    gathered.counts["files"] = len(gathered.parts)
-    for path in gathered.parts:
-        words = (folder / PurePosixPath(path)).with_suffix(".txt")
-        if not words.is_file():
-            continue
-        gathered.counts["text_files"] += 1
-        name = words.relative_to(folder).as_posix()
-        try:
-            lines = decode(words, words.read_bytes()).split("\n")
-        except InputError as error:
-            gathered.leave_out("text_file_unreadable", str(error))
-            continue
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                gathered.caption(path, line, f"{name}, line {number}")
-        if not any(line.strip() for line in lines):
-            gathered.leave_out("caption_empty", name)
+        by_name[_without_suffix(path)].append(path)
+    words = gathered.files((".txt",))
+    gathered.counts.update(files=len(gathered.parts), text_files=len(words))
+    for name in words:
+        if _without_suffix(name) in by_name:
+            _take_lines(gathered, name, by_name[_without_suffix(name)])
+        else:
+            gathered.leave_out("text_file_without_part", name)
     return gathered
+
+
+def _without_suffix(path: str) -> str:
+    return PurePosixPath(path).with_suffix("").as_posix()
+
+
+def _take_lines(gathered: Gathered, name: str, parts: Sequence[str]) -> None:
+    words = gathered.root / PurePosixPath(name)
+    try:
+        lines = decode(words, words.read_bytes(), gathered.guess).split("\n")
+    except InputError as error:
+        gathered.leave_out("text_file_unreadable", str(error))
+        return
+    if not any(line.strip() for line in lines):
+        gathered.leave_out("caption_empty", name)
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            for part in parts:
+                gathered.caption(part, line, f"{name}, line {number}")
