@@ -1,5 +1,6 @@
 """Checksums: joined CRC-32 sums, where storages lie in a file, the SHA-256 beside it."""
 
+import subprocess
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,6 +98,33 @@ def test_sidecar_agrees_is_missing_or_differs(tmp_path: Path) -> None:
     checksums.sidecar(path).write_text("soon\n")
     with pytest.raises(CheckpointError, match="holds no SHA-256"):
         checksums.verify_sidecar(path)
+
+
+def test_in_a_list_of_several_files_the_line_of_this_one_counts(tmp_path: Path) -> None:
+    path, other = tmp_path / "w.bin", "1" * 64
+    path.write_bytes(b"this")
+    beside, digest = checksums.sidecar(path), files.sha256(path)
+    beside.write_text(f"{other}  a.bin\n{digest}  runs/w.bin\n")
+    assert checksums.verify_sidecar(path)
+    beside.write_text(f"{digest}  a.bin\n{other}  w.bin\n")
+    with pytest.raises(CheckpointError, match="do not give the SHA-256"):
+        checksums.verify_sidecar(path)
+    beside.write_text(f"{digest}  a.bin\n{other}  b.bin\n")
+    with pytest.raises(CheckpointError, match=r"lists other files and not w\.bin"):
+        checksums.verify_sidecar(path)
+    for alone in (f"{digest}\n", f"{digest}  before_it_was_renamed.bin\n"):
+        beside.write_text(alone)
+        assert checksums.verify_sidecar(path)
+
+
+@pytest.mark.parametrize("name", ["größe.bin", "a b.bin", "back\\slash\n.bin", "\udcff.bin"])
+def test_any_file_name_is_written_as_sha256sum_does(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"this")
+    checksums.settle(path, files.sha256(path))
+    assert checksums.verify_sidecar(path, required=True)
+    theirs = subprocess.run(["sha256sum", name], cwd=tmp_path, capture_output=True, check=True)
+    assert checksums.sidecar(path).read_bytes() == theirs.stdout
 
 
 def test_a_crash_between_publish_and_rename_leaves_a_file_that_verifies(tmp_path: Path) -> None:

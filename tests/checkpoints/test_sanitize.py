@@ -1,16 +1,22 @@
 """Sanitize: honest weights, every key accounted for, nothing repaired that cannot be."""
 
 import json
+import math
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from brepfind.checkpoints.commands import like, run_sanitize
 from brepfind.checkpoints.compare import compare
+from brepfind.checkpoints.doctor import diagnose
 from brepfind.checkpoints.read import Checkpoint, read_checkpoint
 from brepfind.checkpoints.sanitize import SanitizeConfig, examine, own_table, sanitize
+from brepfind.checkpoints.ties import tied_groups
 from brepfind.checkpoints.weights import load_weights
 from brepfind.errors import CheckFailed, CheckpointError, ParamsError
 from brepfind.findings import failed
@@ -122,6 +128,35 @@ def test_casts_are_exact_or_refused(tmp_path: Path) -> None:
         sanitize(read(tmp_path, **{"embed.weight": huge}), TABLE)
 
 
+def test_a_cast_to_float8_rounds_and_never_clips(tmp_path: Path) -> None:
+    path = zoo.torch_file(tmp_path, {"w": torch.tensor([0.5, -1.1], dtype=torch.bfloat16)})
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        clean = sanitize(read_checkpoint(path), {"w": (dtype, (2,))})
+        assert torch.equal(
+            clean.tensors["w"].float(), torch.tensor([0.5, -1.125]).to(dtype).float()
+        )
+    path = zoo.torch_file(tmp_path, {"w": torch.tensor([0.5, -500.0], dtype=torch.bfloat16)})
+    with pytest.raises(CheckpointError, match="does not fit into float8_e4m3fn 2 without loss"):
+        sanitize(read_checkpoint(path), {"w": (torch.float8_e4m3fn, (2,))})
+
+
+def test_a_complex_tensor_is_never_split_for_one_half_alone(tmp_path: Path) -> None:
+    table = {key: value for key, value in TABLE.items() if key != "freqs_sin"}
+    with pytest.raises(CheckFailed, match="freqs_cos is complex64 12 x 4, asked is float32"):
+        sanitize(read(tmp_path), table)
+    assert diagnose(lightning(tmp_path), table).verdict == "sick"
+
+
+def test_halves_of_two_tensors_are_never_mixed(tmp_path: Path) -> None:
+    wave = torch.polar(torch.rand(3), torch.rand(3))
+    state = {"module.wave": wave, "module.wave_real": torch.rand(3)}
+    checkpoint = read_checkpoint(zoo.torch_file(tmp_path, state))
+    with pytest.raises(CheckpointError, match=r"'module\.wave' would become 'wave_real'"):
+        sanitize(checkpoint, None)
+    with pytest.raises(CheckFailed, match="wave_imag is complex64 3, asked is float32 3"):
+        sanitize(checkpoint, dict.fromkeys(("wave_real", "wave_imag"), (torch.float32, (3,))))
+
+
 def test_tied_tensors_are_copied_apart_and_named(tmp_path: Path) -> None:
     state = zoo.complex_model()
     state["head.weight"] = state["embed.weight"]
@@ -138,6 +173,25 @@ def test_named_parts_are_dropped(tmp_path: Path) -> None:
     clean = sanitize(read_checkpoint(path), TABLE, drop=["brep_encoder.more."])
     fates = {source.name: source.fate for source in clean.report.sources}
     assert fates["brep_encoder.more.weight"] == "dropped"
+
+
+@pytest.mark.parametrize("reference", [None, TABLE])
+def test_parts_are_dropped_by_their_names_without_wrappers_and_a_miss_is_said(
+    tmp_path: Path,
+    reference: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("logging.Logger.propagate", True, raising=False)
+    state = {f"module.{key}": value for key, value in zoo.model().items()}
+    path = zoo.torch_file(tmp_path, {**state, "module.head.weight": torch.rand(3)})
+    clean = tmp_path / "clean.safetensors"
+    with caplog.at_level("WARNING", logger="brepfind"):
+        run_sanitize(path, clean, like=reference, drop=["head.", "tail."])
+    assert load_weights(clean)[0].keys() == TABLE.keys()
+    assert [record.message for record in caplog.records] == [
+        "--drop tail.: no tensor's name begins so; nothing was dropped for it"
+    ]
 
 
 def test_without_an_architecture_a_checkpoint_keeps_its_own_keys(tmp_path: Path) -> None:
@@ -188,6 +242,85 @@ def test_command_there_and_back_bit_for_bit(tmp_path: Path) -> None:
     assert shared[0].data_ptr() == shared[1].data_ptr()
 
 
+def there_and_back(folder: Path, tree: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint as sanitize and --restore leave it."""
+    clean, back = folder / "clean.safetensors", folder / "back.ckpt"
+    run_sanitize(zoo.torch_file(folder, tree), clean)
+    run_sanitize(clean, back, restore=True)
+    content: dict[str, Any] = torch.load(back, weights_only=False)
+    return content
+
+
+def bits(state: dict[str, torch.Tensor]) -> dict[str, Any]:
+    return {
+        key: (tensor.dtype, tensor.shape, bytes(tensor.contiguous().view(torch.uint8).flatten()))
+        for key, tensor in state.items()
+    }
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
+def test_only_what_was_split_is_joined_again(tmp_path: Path) -> None:
+    whole = zoo.rotary()
+    state = {
+        "freqs_cos": whole.real.clone(),
+        "freqs_sin": whole.imag.clone(),
+        "low.freqs_cos": whole.real.bfloat16(),
+        "low.freqs_sin": whole.imag.bfloat16(),
+        "mix_real": torch.rand(3),
+        "mix_imag": torch.rand(3),
+        "pos_sin": torch.rand(3),
+        "layers.0.freqs_cis": whole,
+        "wave": torch.polar(torch.rand(3), torch.rand(3)).to(torch.complex128),
+        "half": torch.view_as_complex(torch.rand(4, 2).half()),
+    }
+    back = there_and_back(tmp_path, {"state_dict": state})["state_dict"]
+    assert bits(back) == bits(state)
+
+
+def test_ties_come_back_for_what_was_split_and_under_wrappers(tmp_path: Path) -> None:
+    table, weight = zoo.rotary(), torch.rand(3, 4)
+    state = {
+        "module.l0.freqs_cis": table,
+        "module.l1.freqs_cis": table,
+        "module.a.weight": weight,
+        "module.b.weight": weight,
+        "module.c.weight": weight.clone(),
+    }
+    back = there_and_back(tmp_path, {"state_dict": state})["state_dict"]
+    assert tied_groups(back) == [("a.weight", "b.weight"), ("l0.freqs_cis", "l1.freqs_cis")]
+    assert torch.equal(back["l1.freqs_cis"], table)
+
+
+@pytest.mark.parametrize(
+    "hyper",
+    [
+        {"args": Namespace(dim=3, inner=Namespace(a=[1])), "lr": 0.1, "betas": (0.9, 0.999)},
+        {"lr": 0.1},
+        {"args": "--x"},
+        {"args": {"dim": 3}, 1: {"dict": float("inf"), "tuple": ()}},
+        Namespace(dim=3),
+        SimpleNamespace(dim=3),
+        [1, 2],
+        {},
+        None,
+    ],
+)
+def test_hyper_parameters_come_back_as_they_were(tmp_path: Path, hyper: Any) -> None:
+    back = there_and_back(tmp_path, {"state_dict": {"w": torch.rand(3)}, "hyper_parameters": hyper})
+    assert back["hyper_parameters"] == hyper
+    assert type(back["hyper_parameters"]) is type(hyper)
+
+
+def test_no_hyper_parameters_are_made_up_and_what_json_cannot_hold_is_text(tmp_path: Path) -> None:
+    state = {"state_dict": {"w": torch.rand(3)}}
+    assert "hyper_parameters" not in there_and_back(tmp_path, state)
+    hyper: dict[str, Any] = {"out": Path("runs/one"), "order": np.arange(3), "nan": zoo.NAN}
+    hyper["self"] = Namespace(hyper=hyper)
+    back = there_and_back(tmp_path, {**state, "hyper_parameters": hyper})["hyper_parameters"]
+    assert math.isnan(back.pop("nan"))
+    assert back == {"out": "runs/one", "order": "[0 1 2]", "self": Namespace(hyper="...")}
+
+
 def test_command_leaves_its_account_when_it_refuses(tmp_path: Path) -> None:
     source = lightning(tmp_path, zoo.with_value("embed.weight", zoo.NAN, 1, zoo.complex_model()))
     clean = tmp_path / "clean.safetensors"
@@ -205,6 +338,14 @@ def test_command_refuses_names_that_would_mislead(tmp_path: Path) -> None:
         run_sanitize(source, source)
     with pytest.raises(CheckpointError, match="are safetensors"):
         run_sanitize(source, tmp_path / "out.pt")
+    (tmp_path / "fold").mkdir()
+    inside = zoo.safe_file(tmp_path / "fold", zoo.model())
+    shard = zoo.shards(tmp_path).with_name("model-00001-of-00002.safetensors")
+    for folder, part in ((tmp_path / "fold", inside), (tmp_path, shard)):
+        before = part.read_bytes()
+        with pytest.raises(CheckpointError, match=rf"{part.name}: is part of the source"):
+            run_sanitize(folder, part)
+        assert part.read_bytes() == before
     with pytest.raises(CheckpointError, match=r"neither a known architecture \(small\) nor a file"):
         like("large", {"small": lambda: TABLE})
     assert like("small", {"small": lambda: TABLE}) == TABLE
@@ -260,3 +401,17 @@ def test_a_name_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = zoo.torch_file(tmp_path, {"w\ud800": torch.rand(3), "b": torch.rand(3)})
     with pytest.raises(CheckFailed, match="a name that is not text"):
         run_sanitize(path, tmp_path / "clean.safetensors")
+
+
+def test_a_name_that_safetensors_keeps_for_itself_is_refused(tmp_path: Path) -> None:
+    path = zoo.torch_file(tmp_path, {"module.__metadata__": torch.rand(3), "b": torch.rand(3)})
+    with pytest.raises(CheckFailed, match="__metadata__ is the name of safetensors' own notes"):
+        run_sanitize(path, tmp_path / "clean.safetensors")
+
+
+def test_a_file_name_beyond_ascii_can_be_read_again(tmp_path: Path) -> None:
+    clean = tmp_path / "größe.safetensors"
+    run_sanitize(zoo.torch_file(tmp_path, {"freqs_cis": zoo.rotary()}), clean)
+    assert diagnose(clean).verdict == "healthy"
+    run_sanitize(clean, tmp_path / "größe.ckpt", restore=True)
+    assert read_checkpoint(tmp_path / "größe.ckpt").checksums == "SHA-256 beside it"

@@ -62,6 +62,8 @@ def test_broken_weights_never_replace_good_ones(tmp_path: Path) -> None:
         save_weights(path, zoo.complex_model(), {})
     with pytest.raises(CheckpointError, match="no tensor to write"):
         save_weights(path, {}, {})
+    with pytest.raises(CheckpointError, match="was written and cannot be read back"):
+        save_weights(path, {"__metadata__": torch.rand(2)}, {})
     assert same(load_weights(path)[0], zoo.model())
 
 
@@ -213,6 +215,49 @@ def test_half_a_rotary_table_is_refused() -> None:
         with pytest.raises(CheckpointError, match=f"{half} has no"):
             complex_tables({half: torch.rand(2)})
     assert complex_tables({"is_real": torch.rand(2)}).keys() == {"is_real"}
+
+
+def test_a_name_alone_never_makes_complex_what_cannot_be() -> None:
+    low = {"freqs_cos": torch.rand(2).bfloat16(), "freqs_sin": torch.rand(2).bfloat16()}
+    taken = {"mix": torch.rand(2), "mix_real": torch.rand(2), "mix_imag": torch.rand(2)}
+    for state in (low, taken):
+        assert same(complex_tables(state), state)
+
+
+def test_restore_reads_the_notes_of_an_earlier_version(tmp_path: Path) -> None:
+    notes = {
+        "prefix": "net.",
+        "tied": '[["module.net.embed.weight", "module.net.head.weight"]]',
+        "hyper_parameters": '{"args": {"d": 8}, "lr": 0.1}',
+    }
+    tied = {"head.weight": zoo.model()["embed.weight"]}
+    save_weights(tmp_path / "w.safetensors", {**zoo.model(), **tied}, notes)
+    restore(tmp_path / "w.safetensors", tmp_path / "w.ckpt")
+    back = torch.load(tmp_path / "w.ckpt", weights_only=False)
+    assert back["hyper_parameters"] == {"args": argparse.Namespace(d=8), "lr": 0.1}
+    state = {f"net.{key}": value for key, value in {**zoo.complex_model(), **tied}.items()}
+    assert same(back["state_dict"], state)
+    one, other = (back["state_dict"][f"net.{name}.weight"] for name in ("embed", "head"))
+    assert one.data_ptr() == other.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("notes", "message"),
+    [
+        ({"split": '["layers.freqs_cis"]'}, "layers.freqs_cos has no|layers.freqs_sin has no"),
+        ({"split": "[]", "hyper_parameters": '{"args": 1}'}, "notes cannot be read .*'args'"),
+        ({"split": "[", "tied": "[]"}, "notes cannot be read .*sanitize the checkpoint anew"),
+        ({"tied": "[1]"}, "notes cannot be read"),
+        ({"split": "[1]"}, "notes cannot be read"),
+    ],
+)
+def test_notes_that_do_not_fit_are_refused(
+    tmp_path: Path, notes: dict[str, str], message: str
+) -> None:
+    save_weights(tmp_path / "w.safetensors", zoo.model(), notes)
+    with pytest.raises(CheckpointError, match=message):
+        restore(tmp_path / "w.safetensors", tmp_path / "w.ckpt")
+    assert not (tmp_path / "w.ckpt").exists()
 
 
 def test_restore_without_notes_takes_weights_for_an_encoders(tmp_path: Path) -> None:

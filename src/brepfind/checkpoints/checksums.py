@@ -6,6 +6,8 @@ torch is built with the zip's checks off: a file with flipped bytes loads withou
 from __future__ import annotations
 
 import mmap
+import os
+import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +22,8 @@ from brepfind.errors import CheckpointError
 BLOCK = 32 << 20  # bytes of one task; large against its overhead, small against a tensor
 
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+# As sha256sum writes it: a backslash if the name is escaped, the digest, the file's name.
+_LINE = re.compile(rb"\s*\\?([0-9A-Fa-f]{64})(?:\s+\*?(.*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +129,32 @@ def read_sidecar(path: Path) -> list[str]:
     """The digests in the file beside ``path``; none if there is no such file.
 
     Two stand there while a new version takes the old one's place, so that a crash in between
-    leaves a file that still verifies.
+    leaves a file that still verifies. In a list of several files the lines with this file's name
+    count; a list of one file is this one's, which may have been renamed.
 
     Raises:
-        CheckpointError: if the file is there and holds no digest.
+        CheckpointError: if the file is there and holds no digest, or those of other files only.
     """
     beside = sidecar(path)
     try:
-        lines = beside.read_text(encoding="ascii").splitlines()
+        lines = beside.read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise CheckpointError(f"{beside}: cannot be read ({error})") from error
-    digests = [line.split()[0].lower() for line in lines if line.split()]
-    if not digests or any(len(digest) != 64 for digest in digests):
+    found = [_LINE.fullmatch(line) for line in lines if line.strip()]
+    whole = [match for match in found if match is not None]
+    if not whole or len(whole) < len(found):
         raise CheckpointError(f"{beside}: holds no SHA-256; write it again with sha256sum")
-    return digests
+    names = [(match[2] or b"").rpartition(b"/")[2] for match in whole]
+    own = _name(path)
+    if own not in names and len(set(names)) > 1:
+        raise CheckpointError(f"{beside}: lists other files and not {path.name}; write it again")
+    return [
+        match[1].decode().lower()
+        for match, name in zip(whole, names, strict=True)
+        if name == own or own not in names
+    ]
 
 
 def verify_sidecar(path: Path, *, required: bool = False) -> bool:
@@ -191,5 +205,13 @@ def _digests_or_none(path: Path) -> list[str]:
 
 
 def _write_digests(path: Path, digests: Sequence[str]) -> None:
-    text = "".join(f"{digest}  {path.name}\n" for digest in digests)
-    files.write_text(sidecar(path), text)
+    name = _name(path)
+    mark = b"\\" if name != os.fsencode(path.name) else b""
+    lines = [mark + digest.encode() + b"  " + name + b"\n" for digest in digests]
+    files.write_bytes(sidecar(path), b"".join(lines))
+
+
+def _name(path: Path) -> bytes:
+    """A file's name as ``sha256sum`` writes it: its own bytes, without a line break in them."""
+    name = os.fsencode(path.name).replace(b"\\", b"\\\\")
+    return name.replace(b"\n", b"\\n").replace(b"\r", b"\\r")

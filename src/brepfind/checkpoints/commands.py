@@ -5,7 +5,6 @@ Both work with the bare install: no OCP, dgl or mlflow.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +14,11 @@ from rich.console import Console
 
 from brepfind import files
 from brepfind.checkpoints import authors
-from brepfind.checkpoints.compare import Architecture, Table
+from brepfind.checkpoints.compare import Architecture, Table, begins
 from brepfind.checkpoints.doctor import Diagnosis, diagnose
 from brepfind.checkpoints.read import Checkpoint, read_checkpoint
 from brepfind.checkpoints.render import render
-from brepfind.checkpoints.sanitize import examine, own_table, sanitize
+from brepfind.checkpoints.sanitize import SanitizeReport, examine, own_table, sanitize
 from brepfind.checkpoints.weights import save_weights
 from brepfind.errors import CheckFailed, CheckpointError
 from brepfind.log import get_logger, progress
@@ -133,7 +132,8 @@ def run_sanitize(
 
     Raises:
         CheckFailed: the checkpoint cannot be repaired honestly; nothing but the report was written.
-        CheckpointError: the source cannot be read, or the target cannot be written.
+        CheckpointError: the source cannot be read, or the target cannot be written or is part of
+            the source.
     """
     if source.resolve() == target.resolve():
         raise CheckpointError(f"{target}: is the source itself; name another file to write")
@@ -144,6 +144,11 @@ def run_sanitize(
     if target.suffix != ".safetensors":
         raise CheckpointError(f"{target}: clean weights are safetensors; name it so")
     checkpoint = read_checkpoint(source)
+    if target.resolve() in [file.resolve() for file in checkpoint.container.files]:
+        raise CheckpointError(f"{target}: is part of the source; name another file to write")
+    for start in drop:
+        if not any(begins(name, [start]) for name in checkpoint.tensors):
+            _log.warning("--drop %s: no tensor's name begins so; nothing was dropped for it", start)
     arguments: dict[str, Any] = {"min_coverage": min_coverage, "drop": drop, "prefix": prefix}
     report_path = target.with_suffix(".report.json")
     report = examine(checkpoint, like, **arguments)
@@ -152,7 +157,7 @@ def run_sanitize(
         clean = sanitize(checkpoint, like, **arguments)
     except CheckFailed as failure:
         raise CheckFailed(failure.summary, failure.findings, evidence=report_path) from None
-    save_weights(target, clean.tensors, provenance(checkpoint, report.prefix, report.tied))
+    save_weights(target, clean.tensors, provenance(checkpoint, report))
     _log.info(
         "%s: %d tensors, coverage %.1f%%, account in %s",
         target,
@@ -163,28 +168,14 @@ def run_sanitize(
     return 0
 
 
-def provenance(
-    checkpoint: Checkpoint, prefix: str, tied: Sequence[Sequence[str]]
-) -> dict[str, str]:
+def provenance(checkpoint: Checkpoint, report: SanitizeReport) -> dict[str, str]:
     """What :func:`brepfind.checkpoints.authors.restore` needs to know, as metadata."""
-    hyper = checkpoint.other.get("hyper_parameters", {})
-    return {
-        "prefix": prefix,
-        "tied": json.dumps([list(group) for group in tied]),
-        "hyper_parameters": json.dumps(_plain(hyper), sort_keys=True, allow_nan=False),
+    notes = {
+        "prefix": report.prefix,
+        "split": json.dumps(report.split),
+        "tied": json.dumps(report.tied),
     }
-
-
-def _plain(value: Any) -> Any:
-    """Hyper-parameters as JSON holds them; what it cannot hold becomes text."""
-    if isinstance(value, argparse.Namespace):
-        return _plain(vars(value))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, bool | int | str | None):
-        return value
-    if isinstance(value, float) and value - value == 0:
-        return value
-    return str(value)
+    if "hyper_parameters" in checkpoint.other:
+        hyper = authors.noted(checkpoint.other["hyper_parameters"])
+        notes["hyper_parameters"] = json.dumps(hyper, allow_nan=False)
+    return notes

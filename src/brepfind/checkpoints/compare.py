@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 
-from brepfind.checkpoints.layout import unwrapped_names
+from brepfind.checkpoints.layout import unwrapped, unwrapped_names
 from brepfind.errors import BrepfindError, CheckpointError
 
 Shape = tuple[int, ...]
@@ -90,6 +90,11 @@ class Comparison:
         return good / len(self.matches) if self.matches else 0.0
 
 
+def begins(name: str, starts: Iterable[str]) -> bool:
+    """Whether a name begins with one of ``starts``, as it is or without its wrappers."""
+    return any(name.startswith(start) or unwrapped(name).startswith(start) for start in starts)
+
+
 def describe(dtype: torch.dtype, shape: Iterable[int]) -> str:
     """``float32 256 x 256``; ``int64 scalar``."""
     sizes = " x ".join(map(str, shape))
@@ -108,20 +113,20 @@ def compare(
     Args:
         tensors: by their names in the checkpoint.
         like: the table, or a function that gives it for the sizes seen.
-        drop: beginnings of names to leave out, such as ``classifier.``.
+        drop: beginnings of names to leave out, such as ``classifier.``; a name is also matched
+            without its wrappers.
         prefix: what stands before every key; found out by default.
 
     Raises:
         CheckpointError: no tensor fits, or two copies fit equally well.
     """
-    dropped = [name for name in tensors if any(name.startswith(start) for start in drop)]
+    dropped = [name for name in tensors if begins(name, drop)]
     plain = unwrapped_names([name for name in tensors if name not in set(dropped)])
     prefix, table = _fit(plain, tensors, like, prefix)
     inside = {
         name.removeprefix(prefix): full for name, full in plain.items() if name.startswith(prefix)
     }
-    used: set[str] = set()
-    matches = tuple(_match(key, table[key], inside, tensors, used) for key in table)
+    matches = tuple(_match(key, table, inside, tensors) for key in table)
     taken = {match.source for match in matches}
     return Comparison(
         prefix=prefix,
@@ -135,19 +140,21 @@ def compare(
 
 def _match(
     key: str,
-    wanted: tuple[torch.dtype, Shape],
+    table: Table,
     inside: Mapping[str, str],
     tensors: Mapping[str, torch.Tensor],
-    used: set[str],
 ) -> Match:
-    dtype, shape = wanted
+    dtype, shape = table[key]
     want = describe(dtype, shape)
     source = inside.get(key)
-    whole = _complex_source(key, inside)
-    if source is None and whole is not None:
+    name = _complex_name(key, inside)
+    if source is None and name is not None:
+        whole = inside[name]
         tensor = tensors[whole]
         found = describe(tensor.dtype, tensor.shape)
-        if not tensor.is_complex():
+        # One half alone would lose the other, or go with the half of another tensor.
+        both = all(half in table and half not in inside for half in real_pair(name))
+        if not tensor.is_complex() or not both:
             return Match(key=key, source=whole, state="mistyped", wanted=want, found=found)
         fits = tuple(tensor.shape) == tuple(shape)
         exact = _COMPLEX_TO_REAL[tensor.dtype] == dtype
@@ -177,13 +184,13 @@ def _is_integer(dtype: torch.dtype) -> bool:
     return not dtype.is_floating_point and not dtype.is_complex and dtype is not torch.bool
 
 
-def _complex_source(key: str, inside: Mapping[str, str]) -> str | None:
+def _complex_name(key: str, inside: Mapping[str, str]) -> str | None:
     for ending, place in (("_cos", 0), ("_sin", 1), ("_real", 0), ("_imag", 1)):
         if key.endswith(ending):
             stem = key[: -len(ending)]
             for whole in (f"{stem}_cis", stem):
                 if whole in inside and real_pair(whole)[place] == key:
-                    return inside[whole]
+                    return whole
     return None
 
 

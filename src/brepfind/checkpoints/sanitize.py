@@ -18,10 +18,11 @@ from brepfind.checkpoints.compare import (
     Comparison,
     Match,
     Table,
+    begins,
     compare,
     real_pair,
 )
-from brepfind.checkpoints.layout import unwrapped_names
+from brepfind.checkpoints.layout import unwrapped, unwrapped_names
 from brepfind.checkpoints.parts import unwritable
 from brepfind.checkpoints.read import Checkpoint
 from brepfind.checkpoints.rotary import rotary_symptoms
@@ -92,6 +93,12 @@ class SanitizeReport:
         """Keys of the architecture that the checkpoint does not fill."""
         return tuple(match.key for match in self.targets if match.state not in _GOOD)
 
+    @property
+    def split(self) -> tuple[str, ...]:
+        """The complex tensors that became two real ones, by name below the prefix."""
+        sources = dict.fromkeys(match.source for match in self.targets if match.state == "split")
+        return tuple(unwrapped(name).removeprefix(self.prefix) for name in sources if name)
+
     def as_json(self) -> dict[str, Any]:
         """Plain data for strict JSON."""
         return {
@@ -143,7 +150,7 @@ def sanitize(
         like: the architecture's table, or a function that gives it for the sizes seen; None keeps
             the checkpoint's own keys and splits what is complex.
         min_coverage: the share of the architecture's keys that must be filled.
-        drop: beginnings of names to leave out.
+        drop: beginnings of names to leave out; a name is also matched without its wrappers.
         prefix: what stands before every key; found out by default.
 
     Raises:
@@ -177,14 +184,15 @@ def examine(
 def own_table(tensors: Mapping[str, torch.Tensor]) -> Table:
     """The table of a checkpoint's own keys, with complex tensors as the real pairs they become."""
     table: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {}
-    for name, full in unwrapped_names(list(tensors)).items():
+    plain = unwrapped_names(list(tensors))
+    for name, full in plain.items():
         tensor = tensors[full]
         shape = tuple(tensor.shape)
         if not tensor.is_complex():
             table[name] = (tensor.dtype, shape)
             continue
         for half in real_pair(name):
-            if half in tensors:
+            if half in plain:
                 raise CheckpointError(f"{full!r} would become {half!r}, which is already there")
             table[half] = (tensor.real.dtype, shape)
     return table
@@ -204,11 +212,7 @@ def _compared(
         )
     try:
         if like is None:
-            kept = {
-                name: tensor
-                for name, tensor in tensors.items()
-                if not any(name.startswith(start) for start in drop)
-            }
+            kept = {name: tensor for name, tensor in tensors.items() if not begins(name, drop)}
             return compare(tensors, own_table(kept), drop=drop, prefix="")
         return compare(tensors, like, drop=drop, prefix=prefix)
     except CheckpointError as error:
@@ -254,19 +258,21 @@ def _value_findings(
 
 def _unwritable(name: str, tensor: torch.Tensor) -> list[Symptom]:
     why = unwritable(tensor)
+    rename = "rename it where it was made, or drop it"
     advice = "save it dense where it was made (to_dense(), dequantize(), contiguous()), or drop it"
     try:
         name.encode()
     except UnicodeEncodeError:
-        why, advice = "a name that is not text", "rename it where it was made, or drop it"
+        why, advice = "a name that is not text", rename
+    if name == "__metadata__":
+        why, advice = "the name of safetensors' own notes", rename
     if not why:
         return []
     return [Symptom(severity="sick", kind="unwritable", name=name, text=why, advice=advice)]
 
 
 def _plain_name(name: str, comparison: Comparison) -> str:
-    (plain,) = unwrapped_names([name])
-    return plain.removeprefix(comparison.prefix)
+    return unwrapped(name).removeprefix(comparison.prefix)
 
 
 def _key_findings(comparison: Comparison, min_coverage: float) -> list[Finding]:
@@ -328,8 +334,14 @@ def _converted(match: Match, tensor: torch.Tensor, comparison: Comparison) -> to
         return tensor.clone(memory_format=torch.contiguous_format)
     cast = tensor.to(dtype)
     lost = not torch.equal(cast.to(tensor.dtype), tensor)
-    if lost and (not dtype.is_floating_point or not bool(torch.isfinite(cast).all())):
+    if lost and (not dtype.is_floating_point or not _in_range(tensor, dtype)):
         raise CheckpointError(
             f"{match.key}: {match.found} does not fit into {match.wanted} without loss"
         )
     return cast.contiguous()
+
+
+def _in_range(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Asked of the source: a cast to float8 may clip to its largest value and look finite."""
+    limits = torch.finfo(dtype)
+    return limits.min <= float(tensor.min()) and float(tensor.max()) <= limits.max

@@ -30,7 +30,8 @@ def save_weights(
 
     Raises:
         CheckFailed: a tensor is not finite or is complex; nothing was written.
-        CheckpointError: the disk did not take it; the old file is still there.
+        CheckpointError: the disk did not take it, or it cannot be read back; the old file is still
+            there.
     """
     if not tensors:
         raise CheckpointError(f"{path}: there is no tensor to write")
@@ -40,6 +41,7 @@ def save_weights(
     try:
         with files.atomic_path(path) as aside:
             save_file(whole, str(aside), metadata=header)
+            _read_back(aside, path, whole)  # what cannot be read must not replace what can
             digest = checksums.publish(aside, path)
         checksums.settle(path, digest)
     except (OSError, SafetensorError) as error:
@@ -120,6 +122,18 @@ def load_strict(
             "it was made for another size or version"
         )
     module.load_state_dict(dict(tensors), strict=not missing_ok)
+
+
+def _read_back(aside: Path, path: Path, tensors: Collection[str]) -> None:
+    """The header alone: it is what a name or long notes can break, and costs nothing."""
+    try:
+        with safe_open(aside, framework="pt") as file:
+            names = set(file.keys())
+    except SafetensorError as error:
+        raise CheckpointError(f"{path}: was written and cannot be read back ({error})") from error
+    if names != set(tensors):
+        odd = ", ".join(sorted(names ^ set(tensors))[:3])
+        raise CheckpointError(f"{path}: was written and reads back with other keys ({odd})")
 
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
