@@ -119,6 +119,34 @@ def test_json_and_exit_code_of_several_files(
     assert run_doctor(paths[:2]) == 1
 
 
+def test_a_bug_is_no_verdict_and_hides_no_other_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+    paths = [zoo.CASES["plain_zip"].make(first), zoo.CASES["the_users_own_line"].make(second)]
+
+    def broken(path: Path, *_: object, **__: object) -> object:
+        if path == paths[0]:
+            raise IndexError("too many")
+        return diagnose(path)
+
+    monkeypatch.setattr("brepfind.checkpoints.commands.diagnose", broken)
+    assert run_doctor(paths, as_json=True) == 2
+    one, other = json.loads(capsys.readouterr().out)["checkpoints"]
+    assert (one["verdict"], other["verdict"]) == ("unreadable", "sick")
+    assert "the doctor failed on it (IndexError: too many)" in one["error"]
+
+
+def test_a_place_in_a_sparse_tensor_is_not_made_up(tmp_path: Path) -> None:
+    values = torch.tensor([0.5, float("nan"), 0.5])
+    sparse = torch.sparse_coo_tensor(torch.tensor([[2, 5, 7], [1, 3, 4]]), values, (9, 8))
+    torch.save({"e": sparse}, tmp_path / "m.pt")
+    (symptom,) = diagnose(tmp_path / "m.pt").sick
+    assert symptom.kind == "nan" and symptom.first is None
+
+
 def test_piped_output_is_the_users_own_log_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

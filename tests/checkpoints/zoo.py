@@ -429,6 +429,117 @@ def best_number_is_nan(folder: Path) -> State:
     return {"model": model(), "best": NAN}
 
 
+@case("sick", "loss scale 0.0", line="F2")
+def loss_scale_of_apex_is_zero(folder: Path) -> State:
+    return {"model": model(), "amp": {"loss_scaler0": {"loss_scale": 0.0, "unskipped": 3}}}
+
+
+@case("sick", "loss scale 0.0", line="F2")
+def loss_scale_is_a_tensor(folder: Path) -> State:
+    return training(scaler={"scale": torch.tensor(0.0), "growth_factor": 2.0})
+
+
+@case("sick", "loss scale 0.0", line="F2")
+def loss_scale_is_a_whole_number(folder: Path) -> State:
+    return training(scaler={"scale": 0, "growth_factor": 2.0})
+
+
+@case("healthy", "all finite")
+def loss_scale_is_a_large_whole_number(folder: Path) -> State:
+    return training(scaler={"scale": 65536, "growth_factor": 2.0})
+
+
+@case("sick", "text_encoder.d: all Inf", line="F44")
+def infinity_in_a_folder_beside_the_model(folder: Path) -> State:
+    return {"model": model(), "text_encoder": {"d": torch.full((4, 4), INF)}}
+
+
+@case("healthy", "all weights finite")
+def best_score_is_infinite(folder: Path) -> State:
+    best = {"best_model_score": torch.tensor(INF)}
+    return {"state_dict": model(), "callbacks": {"ModelCheckpoint": best}}
+
+
+@case("unreadable", "zero_to_fp32.py", line="F44")
+def weights_without_a_number(folder: Path) -> State:
+    return {key: torch.empty(0) for key in model()}
+
+
+@case("healthy", "embed.weight: holds no value")
+def one_weight_without_a_number(folder: Path) -> State:
+    return {**model(), "embed.weight": torch.empty(0)}
+
+
+@case("healthy", "holds no value")
+def slice_of_nothing(folder: Path) -> State:
+    return {**model(), "cut": torch.empty(0, 20)[:, :2]}
+
+
+@case("sick", "all NaN")
+def long_doubles(folder: Path) -> State:
+    return {"model": model(), "seen": {"x": np.array([NAN, NAN], np.longdouble)}}
+
+
+@case("unreadable", "a NumPy array in it has no values")
+def numpy_array_without_its_state(folder: Path) -> State:
+    class Bare:
+        def __reduce__(self) -> Any:
+            return np.zeros(1).__reduce__()[0], (np.ndarray, (0,), b"b")
+
+    return {"model": model(), "x": Bare()}
+
+
+@case("healthy", "all finite")
+def rotary_halves_of_any_name(folder: Path) -> State:
+    whole = rotary()
+    return {
+        **{"a.freqs_cis_cos": whole.real.clone(), "a.freqs_cis_sin": whole.imag.clone()},
+        **{"b.freqs_cis_real": whole.real.clone(), "b.freqs_cis_imag": whole.imag.clone()},
+        **{
+            "rotary_emb.cos_cached": whole.real.clone(),
+            "rotary_emb.sin_cached": whole.imag.clone(),
+        },
+    }
+
+
+@case("sick", "rotary_emb.cos_cached: cos^2 + sin^2")
+def rotary_module_with_another_sine(folder: Path) -> State:
+    random = torch.Generator().manual_seed(3)
+    sine = torch.rand(12, 4, generator=random)
+    return {
+        **model(),
+        "rotary_emb.cos_cached": rotary().real.clone(),
+        "rotary_emb.sin_cached": sine,
+    }
+
+
+@case("healthy", "all finite")
+def rotary_scalars(folder: Path) -> State:
+    return {**model(), "rope_cos": torch.tensor(1.0), "rope_sin": torch.tensor(0.0)}
+
+
+@case("healthy", "all finite")
+def hybrid_sparse_with_a_row_of_zeros(folder: Path) -> State:
+    values = torch.zeros(2, 8)
+    values[1] = torch.rand(8) + 1
+    return {**model(), "e": torch.sparse_coo_tensor(torch.tensor([[1, 5]]), values, (9, 8))}
+
+
+@case("healthy", "all finite")
+def sparse_logit_scale(folder: Path) -> State:
+    return {**model(), "logit_scale": torch.tensor([4.0]).to_sparse()}
+
+
+@case("sick", "no data")
+def logit_scale_without_data(folder: Path) -> State:
+    return {**model(), "logit_scale": torch.empty((), device="meta")}
+
+
+@case("healthy", "above ln 100")
+def logit_scale_of_a_sigmoid_loss(folder: Path) -> State:
+    return {**model(), "logit_scale": torch.tensor(4.765), "logit_bias": torch.tensor(-12.9)}
+
+
 @case("sick", "above ln 100", line="F8")
 def logit_scale_too_high(folder: Path) -> State:
     return with_value("logit_scale", 89.0, state={"logit_scale": torch.zeros(1)})

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from brepfind.errors import CheckpointError
+
 _NUMBER_KINDS = "biufc"  # booleans, integers, floats, complex: no objects, text or records
 
 
@@ -35,7 +37,7 @@ class NumpyDtype:
 class NumpyArray:
     """A NumPy array of plain numbers; ``array`` is set when its state arrives."""
 
-    array: np.ndarray
+    array: np.ndarray | None = None
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, dtype, fortran, data = state
@@ -45,12 +47,21 @@ class NumpyArray:
         array = flat.reshape(shape, order="F" if fortran else "C")
         self.array = array.astype(dtype.dtype.newbyteorder("="))
 
-    def tensor(self) -> torch.Tensor | None:
-        """The array as a tensor; None if torch has no such dtype."""
+    def tensor(self) -> torch.Tensor:
+        """The array as a tensor; in double precision where torch has no such dtype.
+
+        Raises:
+            CheckpointError: the file has the array without its values.
+        """
+        if self.array is None:
+            raise CheckpointError("a NumPy array in it has no values; the file is not whole")
+        whole = np.ascontiguousarray(self.array).reshape(self.array.shape)
         try:
-            return torch.from_numpy(np.ascontiguousarray(self.array).reshape(self.array.shape))
-        except TypeError:
-            return None
+            return torch.from_numpy(whole)
+        except TypeError:  # long doubles: what is not finite stays so
+            return torch.from_numpy(
+                whole.astype(np.complex128 if whole.dtype.kind == "c" else float)
+            )
 
 
 class Text(str):

@@ -54,7 +54,7 @@ def plain(tensor: torch.Tensor) -> Plain:
     once = tensor[tuple(sizes)] if sizes else tensor
     strides = once.stride()
     reach = 1 + sum((size - 1) * step for size, step in zip(once.shape, strides, strict=True))
-    if once.numel() > reach:
+    if once.numel() > max(reach, 0):  # of nothing, the reach is below nothing
         # Windows over one stretch: its values once, where the view would show them without end.
         return Plain(once.as_strided((reach,), (1,)), (0,))
     order = tuple(sorted(range(once.dim()), key=lambda d: (-strides[d], d)))

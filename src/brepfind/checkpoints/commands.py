@@ -69,7 +69,15 @@ def run_doctor(
     out = console or Console()
     diagnoses = []
     for path in checkpoints:
-        diagnosis = _diagnose(path, like, like_name, drop, prefix)
+        try:
+            diagnosis = _diagnose(path, like, like_name, drop, prefix)
+        except Exception as bug:
+            # One file must not hide the others, nor a bug look like the verdict "sick".
+            _log.debug("%s", path, exc_info=True)
+            said = (
+                f"{path}: the doctor failed on it ({type(bug).__name__}: {bug}); please report it"
+            )
+            diagnosis = Diagnosis(path=path, error=said, counts={})
         diagnoses.append(diagnosis)
         if not as_json:
             render(diagnosis, out, everything=everything)

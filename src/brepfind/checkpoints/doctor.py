@@ -5,7 +5,8 @@ One pass over the file, mapped into memory: the values are scanned while the che
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +15,8 @@ import torch
 
 from brepfind.checkpoints import checksums
 from brepfind.checkpoints.compare import Architecture, Match, Table, compare
-from brepfind.checkpoints.layout import Entry, Role
-from brepfind.checkpoints.parts import stored_bytes
+from brepfind.checkpoints.layout import Entry, Number, Role, is_loss_scale
+from brepfind.checkpoints.parts import is_plain, stored_bytes
 from brepfind.checkpoints.read import Checkpoint, damage, read_checkpoint
 from brepfind.checkpoints.rotary import rotary_symptoms
 from brepfind.checkpoints.scan import Scan, threads
@@ -109,7 +110,10 @@ class Diagnosis:
         looked = f"{tensors:,} tensor{'s' if tensors != 1 else ''}, {_size(self.nbytes)}"
         also = f"; {len(self.looks)} worth a look" if self.looks else ""
         if not self.sick:
-            return f"HEALTHY  {self.path} ({looked}): all finite{also}"
+            finite = "all finite"
+            if any(symptom.kind == "inf" for symptom in self.looks):
+                finite = "all weights finite"
+            return f"HEALTHY  {self.path} ({looked}): {finite}{also}"
         more = f" (and {len(self.sick) - 1} more)" if len(self.sick) > 1 else ""
         return f"SICK  {self.path} ({looked}): {self.sick[0].line()}{more}{also}"
 
@@ -205,10 +209,14 @@ def _examine(
 def _by_name(checkpoint: Checkpoint) -> list[Symptom]:
     """What names, numbers and shared memory tell beside the values."""
     found = []
+    names = {entry.name for entry in checkpoint.entries}
     for entry in checkpoint.entries:
         if entry.role in ("weights", "ema") and is_logit_scale(entry.name):
-            found.append(logit_scale_symptom(entry.name, entry.tensor, entry.role))
+            parent, dot, _ = entry.name.rpartition(".")
+            sigmoid = f"{parent}{dot}logit_bias" in names
+            found.append(logit_scale_symptom(entry.name, entry.tensor, entry.role, sigmoid=sigmoid))
     found += [number_symptom(number) for number in checkpoint.numbers]
+    found += [number_symptom(number) for number in _loss_scales(checkpoint.entries)]
     roles: tuple[Role, ...] = ("weights", "ema")
     for role in roles:
         mine = {entry.name: entry.tensor for entry in checkpoint.entries if entry.role == role}
@@ -236,6 +244,16 @@ def _by_name(checkpoint: Checkpoint) -> list[Symptom]:
         for key in checkpoint.container.misplaced
     ]
     return [symptom for symptom in found if symptom is not None]
+
+
+def _loss_scales(entries: Iterable[Entry]) -> Iterator[Number]:
+    """Those that are tensors; what is not finite the scan tells of."""
+    for entry in entries:
+        one = entry.tensor.numel() == 1 and is_plain(entry.tensor) and not entry.tensor.is_complex()
+        if one and is_loss_scale(entry.path, entry.role):
+            value = float(entry.tensor)
+            if math.isfinite(value):
+                yield Number(path=entry.path, role=entry.role, value=value)
 
 
 def _compare(

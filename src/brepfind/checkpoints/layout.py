@@ -56,6 +56,8 @@ _WRAPPERS = frozenset(
 
 
 _DULL = (int, str, bytes, type(None))
+# Of torch, apex and DeepSpeed; `scale` may be anything where no scaler is.
+_LOSS_SCALES = frozenset({"scale", "loss_scale", "cur_scale"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """One plain float of a checkpoint, such as a learning rate or a best score.
+    """One plain float of a checkpoint, such as a learning rate or a best score; or a loss scale,
+    which may be a whole number.
 
     Of the floats in a list only the first NaN is one.
     """
@@ -109,11 +112,9 @@ def survey(tree: Any) -> Layout:
         if isinstance(leaf, torch.Tensor):
             tensors.append((path, role, leaf.detach()))
         elif isinstance(leaf, NumpyArray):
-            tensor = leaf.tensor()
-            if tensor is not None:
-                arrays.append((path, role, tensor))
+            arrays.append((path, role, leaf.tensor()))
         else:
-            numbers.append(Number(path=path, role=role, value=leaf))
+            numbers.append(Number(path=path, role=role, value=float(leaf)))
     # Beside tensors, arrays are states of random generators and the like; alone, they are weights.
     beside = any(role == "weights" for _, role, _ in tensors)
     tensors += [
@@ -127,6 +128,12 @@ def survey(tree: Any) -> Layout:
     if twice:
         raise CheckpointError(f"two tensors of the file would both be called {twice[0]!r}")
     return Layout(entries=entries, numbers=tuple(numbers), where=where)
+
+
+def is_loss_scale(path: Path_, role: Role) -> bool:
+    """Whether a path leads to the factor that a loss is multiplied with before fp16 gradients."""
+    last = path[-1] if path else ""
+    return last in _LOSS_SCALES and (role == "scaler" or (role == "optimizer" and last != "scale"))
 
 
 def storages(tree: Any) -> dict[int, int]:
@@ -155,7 +162,7 @@ def _leaves(tree: Any) -> Iterator[tuple[Path_, Role, Any]]:
     while stack:
         path, role, node, above = stack.pop()
         nested = isinstance(node, torch.Tensor) and node.is_nested
-        if isinstance(node, torch.Tensor | NumpyArray | float) and not nested:
+        if isinstance(node, torch.Tensor | NumpyArray | float | int) and not nested:
             yield path, role, node
             continue
         children = _children(node)
@@ -182,7 +189,11 @@ def _children(node: Any) -> list[tuple[str, Any]]:
             return [("values", node.values()), ("offsets", lengths)]
         return [("values", node.values()), ("sizes", node._nested_tensor_size())]
     if isinstance(node, Mapping):
-        return [(str(key), child) for key, child in node.items() if not isinstance(child, _DULL)]
+        return [
+            (str(key), child)
+            for key, child in node.items()
+            if not isinstance(child, _DULL) or (key in _LOSS_SCALES and type(child) is int)
+        ]
     if isinstance(node, Sequence | Set) and not isinstance(node, str | bytes | torch.Size):
         return _members(node)
     return []

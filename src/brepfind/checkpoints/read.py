@@ -67,6 +67,13 @@ def read_checkpoint(path: Path, *, verify: bool = True) -> Checkpoint:
         raise CheckpointError(
             f"{path}: holds no tensor at all ({_what(container.tree)}); is it the right file?"
         )
+    weights = [entry.tensor for entry in layout.entries if entry.role == "weights"]
+    if weights and not any(tensor.numel() for tensor in weights):
+        raise CheckpointError(
+            f"{path}: its {len(weights)} weights are empty and hold no number, as DeepSpeed's "
+            "ZeRO-3 and FSDP save them where they were not gathered; gather them (zero_to_fp32.py) "
+            "and take that file"
+        )
     return Checkpoint(
         path=path,
         layout=container.format,

@@ -7,11 +7,12 @@ the sine is gone and no later cast brings it back.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from brepfind.checkpoints.layout import Role
+from brepfind.checkpoints.parts import is_plain
 from brepfind.checkpoints.verdicts import ROTARY, Symptom
 
 _ROWS = 4096  # of a long table, these tell enough
@@ -22,17 +23,19 @@ def rotary_symptoms(tensors: Mapping[str, torch.Tensor], role: Role = "weights")
     found = []
     for name, tensor in tensors.items():
         last = name.rsplit(".", 1)[-1]
-        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
+        if not is_plain(tensor) or not tensor.dim():
             continue
         if tensor.is_complex():
             if ROTARY.search(last) and tensor.dim() >= 2:
                 parts = torch.view_as_real(tensor[:_ROWS].resolve_conj()).double()
                 found.append(_turning(name, parts[..., 0], parts[..., 1], role))
             continue
-        sine = tensors.get(_sine_of(name))
-        if ROTARY.search(last) and sine is not None and sine.shape == tensor.shape:
+        sine = _other_half(name, tensors, ("cos", "real"), ("sin", "imag"))
+        cosine = _other_half(name, tensors, ("sin", "imag"), ("cos", "real"))
+        # The module's name tells, too: rotary_emb.cos_cached.
+        if ROTARY.search(name) and sine is not None and _fits(sine, tensor):
             found.append(_turning(name, tensor[:_ROWS].double(), sine[:_ROWS].double(), role))
-        elif _lost(last, tensor) and sine is None:
+        elif _lost(last, tensor) and sine is None and cosine is None:
             found.append(
                 Symptom(
                     severity="sick" if ROTARY.search(last) else "look",
@@ -51,9 +54,22 @@ def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _sine_of(name: str) -> str:
+def _other_half(
+    name: str, tensors: Mapping[str, torch.Tensor], mine: Sequence[str], others: Sequence[str]
+) -> torch.Tensor | None:
+    """The table beside ``freqs_cos`` that is called ``freqs_sin``, if there is one."""
     parent, dot, last = name.rpartition(".")
-    return f"{parent}{dot}{last.replace('cos', 'sin')}" if "cos" in last else ""
+    for own, other in zip(mine, others, strict=True):
+        if (
+            own in last
+            and (found := tensors.get(f"{parent}{dot}{last.replace(own, other)}")) is not None
+        ):
+            return found
+    return None
+
+
+def _fits(sine: torch.Tensor, cosine: torch.Tensor) -> bool:
+    return sine.shape == cosine.shape and is_plain(sine) and not sine.is_complex()
 
 
 def _turning(name: str, cosine: torch.Tensor, sine: torch.Tensor, role: Role) -> Symptom | None:

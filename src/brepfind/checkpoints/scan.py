@@ -252,7 +252,8 @@ def _finish(entry: Entry, parts: Parts, total: Signs) -> TensorVitals:
     part = parts.plain
 
     def index(position: int | None) -> Index | None:
-        if position is None:
+        # Of a sparse tensor only the stored values are known by their place.
+        if position is None or entry.tensor.layout is not torch.strided:
             return None
         place = part.index(position)
         return place[:-1] if entry.tensor.is_complex() else place
@@ -282,7 +283,7 @@ def _finish(entry: Entry, parts: Parts, total: Signs) -> TensorVitals:
     if entry.tensor.is_complex():
         imaginary = part.values.select(part.order.index(len(part.order) - 1), 1)
         vitals = replace(vitals, imaginary_zero=not bool(torch.count_nonzero(imaginary)))
-    if vitals.constant:
+    if vitals.constant or entry.tensor.layout is not torch.strided:
         return vitals
     # Rows of NaN are told as NaN.
     rows, first_row = (0, None) if vitals.nan else constant_rows(entry.tensor, total.alike)

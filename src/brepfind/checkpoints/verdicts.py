@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import torch
 
-from brepfind.checkpoints.layout import Number, Role
+from brepfind.checkpoints.layout import Number, Role, is_loss_scale
+from brepfind.checkpoints.parts import is_plain
 from brepfind.checkpoints.scan import TensorVitals
 from brepfind.findings import Finding
 from brepfind.log import printable
@@ -135,18 +136,18 @@ def symptoms(vitals: TensorVitals, *, allow_complex: bool = True) -> list[Sympto
             share_text(vitals.nan, vitals.numel, "NaN"),
             share=vitals.nan_share,
             first=vitals.first_nan,
-            advice=_nonfinite_advice(vitals.role),
+            advice=_nonfinite_advice(vitals.role, vitals.numel),
         )
     if vitals.inf:
         # A best score that was never beaten is stored as infinity by several trainers.
-        severity: Severity = "look" if vitals.role == "other" else "sick"
+        severity: Severity = "look" if vitals.role == "other" and vitals.numel == 1 else "sick"
         add(
             severity,
             "inf",
             share_text(vitals.inf, vitals.numel, "Inf"),
             share=vitals.inf_share,
             first=vitals.first_inf,
-            advice=_nonfinite_advice(vitals.role),
+            advice=_nonfinite_advice(vitals.role, vitals.numel),
         )
     if vitals.complex:
         _complex(vitals, add, allow_complex)
@@ -176,6 +177,9 @@ def _complex(vitals: TensorVitals, add: Any, allowed: bool) -> None:
 
 def _oddities(vitals: TensorVitals, add: Any) -> None:
     numbers = vitals.dtype.is_floating_point
+    if not vitals.numel:
+        advice = "ZeRO-3 and FSDP leave such behind where a weight was not gathered"
+        add("look", "empty", "holds no value", advice=advice)
     if vitals.constant and vitals.numel > 1:
         text = "all zero" if vitals.zero else "constant"
         add("look", "zero" if vitals.zero else "constant", text, share=1.0)
@@ -208,7 +212,9 @@ def _oddities(vitals: TensorVitals, add: Any) -> None:
         )
 
 
-def _nonfinite_advice(role: Role) -> str:
+def _nonfinite_advice(role: Role, numel: int = 1) -> str:
+    if role == "other" and numel > 1:
+        return "it lies outside the weights' own folder; if a model reads it, that model is lost"
     return {
         "weights": "the weights are lost; go back to the last checkpoint without NaN or Inf",
         "ema": "an average never recovers from one NaN; use the live weights and start it anew",
@@ -219,10 +225,9 @@ def _nonfinite_advice(role: Role) -> str:
 
 
 def number_symptom(number: Number) -> Symptom | None:
-    """What a plain float beside the tensors shows: a dead loss scale, a NaN learning rate."""
+    """What a plain number beside the tensors shows: a dead loss scale, a NaN learning rate."""
     name, value = ".".join(number.path), number.value
-    last = number.path[-1] if number.path else ""
-    if number.role == "scaler" and last == "scale" and not (math.isfinite(value) and value > 0):
+    if is_loss_scale(number.path, number.role) and not (math.isfinite(value) and value > 0):
         return Symptom(
             severity="sick",
             kind="scaler",
@@ -244,9 +249,15 @@ def is_logit_scale(name: str) -> bool:
     return name.rsplit(".", 1)[-1] in ("logit_scale", "log_logit_scale", "log_inv_temperature")
 
 
-def logit_scale_symptom(name: str, tensor: torch.Tensor, role: Role) -> Symptom | None:
-    """A logit scale out of range; NaN and Inf are told by the scan."""
-    if tensor.numel() != 1 or not tensor.is_floating_point():
+def logit_scale_symptom(
+    name: str, tensor: torch.Tensor, role: Role, *, sigmoid: bool = False
+) -> Symptom | None:
+    """A logit scale out of range; NaN and Inf are told by the scan.
+
+    Args:
+        sigmoid: the loss is SigLIP's, which bears more than a softmax does.
+    """
+    if tensor.numel() != 1 or not tensor.is_floating_point() or not is_plain(tensor):
         return None
     value = float(tensor.to(torch.float64).reshape(()))
     if not math.isfinite(value):
@@ -254,12 +265,15 @@ def logit_scale_symptom(name: str, tensor: torch.Tensor, role: Role) -> Symptom 
     rounding = MAX_LOGIT_SCALE * torch.finfo(tensor.dtype).eps
     if value <= MAX_LOGIT_SCALE + rounding:
         return None
+    overflows = "the softmax overflows next; clamp it to ln 100 after each step"
     return Symptom(
-        severity="sick",
+        severity="look" if sigmoid else "sick",
         kind="logit_scale",
         name=name,
         text=f"{value:.4f} is above ln 100 = {MAX_LOGIT_SCALE:.4f}",
-        advice="the softmax overflows next; clamp it to ln 100 after each step",
+        advice="the logit_bias beside it says sigmoid loss, which bears this; a softmax does not"
+        if sigmoid
+        else overflows,
         role=role,
     )
 
