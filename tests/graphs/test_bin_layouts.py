@@ -1,4 +1,4 @@
-"""UV-Net's and BrepMFR's files, made from parts whose truth is known."""
+"""BRepFormer's, UV-Net's and BrepMFR's files, made from parts whose truth is known."""
 
 import numpy as np
 import pytest
@@ -17,9 +17,11 @@ from brepfind.cad.arrays import FACE_TYPES
 from brepfind.cad.extract import ExtractConfig, extract_shape
 from brepfind.errors import InputError
 from brepfind.graphs.backend import dgl
-from brepfind.graphs.bins import read_bin
+from brepfind.graphs.bins import read_bin, read_part, write_bin
 from brepfind.graphs.collate import collate
+from brepfind.graphs.lengths import named_lengths
 from brepfind.graphs.pairwise import pairwise
+from tests.cad.shapes import polygon, prism
 
 CONFIG = ExtractConfig(
     grid=10,
@@ -45,6 +47,88 @@ def bracket():
     shape = BRepAlgoAPI_Cut(BRepAlgoAPI_Fuse(plate, block).Shape(), hole).Shape()
     (part,) = extract_shape(shape, "mm", CONFIG)
     return part
+
+
+def extent(part):
+    return np.subtract(part.facts.box_max, part.facts.box_min)
+
+
+def wedge():
+    """30 x 10 x 5, half of it: no sample inside a face is at its sharp ends."""
+    return prism(polygon([(0, 0), (30, 0), (0, 10)]), 5.0)
+
+
+def holed():
+    """A plate of 40 x 20 x 10 with a hole of diameter 10 far from its middle."""
+    plate = BRepPrimAPI_MakeBox(gp_Pnt(0, 0, 0), 40, 20, 10).Shape()
+    return BRepAlgoAPI_Cut(plate, BRepPrimAPI_MakeCylinder(at(34, 10, -1), 5, 20).Shape()).Shape()
+
+
+# How far off: the ten samples of a full turn are 40 degrees apart, and one is 10 degrees from the
+# top of the circle. A sphere's miss the equator by as much. The cells of a torus are flat.
+TURN, FLAT = 1 - np.cos(np.radians(10)), 1e-5
+
+
+@pytest.mark.parametrize(
+    ("shape", "sides", "volume", "box_off", "volume_off"),
+    [
+        (BRepPrimAPI_MakeBox(30, 20, 10).Shape(), (2, 4 / 3, 2 / 3), 6000 / 15**3, FLAT, FLAT),
+        (wedge(), (2, 2 / 3, 1 / 3), 750 / 15**3, FLAT, FLAT),
+        (BRepPrimAPI_MakeCylinder(5, 10).Shape(), (2, 2, 2), 2 * np.pi, TURN, FLAT),
+        (BRepPrimAPI_MakeCone(5, 0, 10).Shape(), (2, 2, 2), 2 / 3 * np.pi, TURN, FLAT),
+        (BRepPrimAPI_MakeSphere(5).Shape(), (2, 2, 2), 4 / 3 * np.pi, 2 * TURN, FLAT),
+        (
+            BRepPrimAPI_MakeTorus(10, 3).Shape(),
+            (2, 2, 6 / 13),
+            2 * np.pi**2 * 10 * 9 / 13**3,
+            TURN,
+            0.04,
+        ),
+        (holed(), (2, 1, 0.5), (8000 - 250 * np.pi) / 20**3, FLAT, 1e-3),
+    ],
+    ids=["box", "wedge", "cylinder", "cone", "sphere", "torus", "holed"],
+)
+def test_a_brepformer_file_gives_the_box_and_the_volume(
+    tmp_path, shape, sides, volume, box_off, volume_off
+):
+    (part,) = extract_shape(shape, "mm", CONFIG)
+    write_bin(tmp_path / "part.bin", part, pairwise(part))
+    found = read_part(tmp_path / "part.bin")
+    assert found.facts.unit == "box" and extent(found).max() == 2
+    assert np.allclose(extent(found), sides, rtol=box_off * 1.01, atol=0)
+    assert found.facts.volume == pytest.approx(volume, rel=volume_off)
+    assert np.add(found.facts.box_min, found.facts.box_max).tolist() == [0, 0, 0]
+
+
+def test_lengths_of_a_brepformer_file_are_in_box_units(tmp_path):
+    (part,) = extract_shape(BRepPrimAPI_MakeCone(5, 0, 20).Shape(), "mm", CONFIG)
+    write_bin(tmp_path / "part.bin", part, pairwise(part))
+    diameters = named_lengths(read_part(tmp_path / "part.bin"))[3:]
+    assert diameters == pytest.approx([1, 1], rel=1e-5)  # both directions of the base's edge
+
+
+def test_a_brepformer_file_whose_samples_are_all_the_origin(tmp_path, make_part):
+    part = make_part(1, ())
+    part.face_grid[..., :3] = 0
+    write_bin(tmp_path / "point.bin", part, pairwise(part))
+    with pytest.raises(InputError, match="all its samples are the origin"):
+        read_part(tmp_path / "point.bin")
+
+
+def test_the_box_of_a_uvnet_file_takes_in_its_edges(tmp_path):
+    (truth,) = extract_shape(wedge(), "mm", CONFIG)
+    part = save_uvnet(tmp_path / "part.bin", truth, scale=15.0, shift=7.0).arrays
+    assert extent(part) == pytest.approx([30, 10, 5], rel=1e-5)
+    assert np.allclose(part.face_grid, truth.face_grid, atol=1e-5)
+
+
+def test_a_volume_does_not_depend_on_where_the_part_is(tmp_path):
+    (truth,) = extract_shape(holed(), "mm", CONFIG)
+    near, far = (
+        save_uvnet(tmp_path / "part.bin", truth, scale=20.0, shift=shift).arrays.facts.volume
+        for shift in (0.0, 1000.0)
+    )
+    assert near == pytest.approx(far, rel=1e-6)
 
 
 def save_uvnet(path, part, scale=1.0, shift=0.0, turned=()):
@@ -78,8 +162,7 @@ def test_a_uvnet_file_becomes_the_part_it_was(tmp_path, bracket):
     assert np.allclose(part.edge_grid[..., :6], bracket.edge_grid[..., :6], atol=2e-3)
     assert np.abs(part.face_grid - bracket.face_grid).max() < 2e-3
     assert np.array_equal(pairwise(part).hops, found.pairs.hops)
-    extent = np.subtract(part.facts.box_max, part.facts.box_min)
-    assert part.facts.unit == "unknown" and np.allclose(extent, (40, 20, 16), rtol=0.25)
+    assert part.facts.unit == "unknown" and np.allclose(extent(part), (40, 20, 16), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +223,8 @@ def test_a_brepmfr_file_becomes_the_part_it_was(tmp_path, bracket):
     found = save_brepmfr(tmp_path / "part.bin", bracket)
     part = found.arrays
     assert found.layout == "brepmfr" and found.labels.tolist() == list(range(part.n_faces))
-    # The mask of the border moves the box of the samples a little.
-    assert np.allclose(part.face_area, bracket.face_area, rtol=1e-2)
-    assert np.allclose(part.edge_length, bracket.edge_length, rtol=1e-2)
+    assert np.allclose(part.face_area, bracket.face_area, rtol=1e-5)
+    assert np.allclose(part.edge_length, bracket.edge_length, rtol=1e-5)
     assert part.face_loops.tolist() == bracket.face_loops.tolist()
     assert part.face_type.tolist() == bracket.face_type.tolist()
     assert part.edge_convexity.tolist() == bracket.edge_convexity.tolist()

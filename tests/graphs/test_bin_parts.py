@@ -10,6 +10,7 @@ import pytest
 from brepfind.cad.arrays import PartArrays
 from brepfind.cad.extract import ExtractConfig, extract_file
 from brepfind.errors import RejectedPart
+from brepfind.graphs import estimate
 from brepfind.graphs.bin_parts import extract_bin, sampled_signature
 from brepfind.graphs.bins import read_part, write_bin
 from brepfind.graphs.extraction import extract_store
@@ -56,8 +57,40 @@ def test_graph_files_become_a_store_and_copies_twins(tmp_path: Path) -> None:
 
     first = {path.name: path.read_bytes() for path in (tmp_path / "store").iterdir()}
     again = extract_store(files[::-1], tmp_path / "store", CONFIG, 1, cache)
-    assert again.cached >= len(GRAPHS)
+    assert (again.cached, again.extracted) == (0, len(files))
     assert {path.name: path.read_bytes() for path in (tmp_path / "store").iterdir()} == first
+
+
+@pytest.mark.parametrize("names", [("a.bin", "a.step"), ("a.step", "a.bin")], ids="-then-".join)
+def test_what_a_file_gave_is_not_taken_for_another_kind_of_file(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    cache = ExtractionCache(tmp_path / "cache", CONFIG)
+    accepted = {}
+    for name in names:
+        shutil.copyfile(FIXTURES / "corpus/box.step", tmp_path / name)
+        tally = extract_store([(name, name, tmp_path / name)], tmp_path / "store", CONFIG, 1, cache)
+        accepted[name] = tally.accepted
+    assert accepted == {"a.step": 1, "a.bin": 0}
+
+
+def test_why_a_graph_file_is_rejected_names_that_file(tmp_path: Path) -> None:
+    cache = ExtractionCache(tmp_path / "cache", CONFIG)
+    for name in ("first.bin", "second.bin"):
+        (tmp_path / name).write_bytes(GRAPHS[1].read_bytes()[:-100])
+        extract_store([(name, name, tmp_path / name)], tmp_path / "store", CONFIG, 1, cache)
+        (message,) = GraphStore(tmp_path / "store").rejects["message"]
+        assert message.startswith(f"{tmp_path / name}: ")
+
+
+def test_a_change_of_what_reads_graph_files_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ExtractionCache(tmp_path / "cache", CONFIG)
+    for volume in (2.0, 3.0):
+        monkeypatch.setattr(estimate, "volume", lambda *_, volume=volume: volume)
+        extract_store([("a", "a", GRAPHS[0])], tmp_path / "store", CONFIG, 1, cache)
+        assert GraphStore(tmp_path / "store").load("a").facts.volume == volume
 
 
 def test_the_signature_of_samples_is_near_that_of_the_geometry(box: PartArrays) -> None:

@@ -68,6 +68,13 @@ def _brepformer(fields: Fields) -> PartArrays:
             f"edges {edge_grid.shape[1]}"
         )
     area = fields.floats("face", "a")
+    grid = face_grid.astype(np.float64)
+    corners = estimate.box(grid, edge_grid.astype(np.float64), src, dst)
+    # The box is about the origin: what the samples miss on one side they may have on the other.
+    half = np.abs(corners).max(axis=0)
+    if not half.max() > 0:
+        raise InputError(f"{fields.path}: all its samples are the origin")
+    half /= half.max()  # its longest side is 2, whatever the samples reach
     convexity = fields.codes("edge", "c", len(CONVEXITIES), CONVEXITIES.index("smooth"))
     return PartArrays(
         face_grid=face_grid,
@@ -84,7 +91,7 @@ def _brepformer(fields: Fields) -> PartArrays:
         edge_length=fields.floats("edge", "l"),
         edge_convexity=convexity,
         edge_dihedral=_dihedral(edge_grid, convexity),
-        facts=_facts(face_grid, area, unit="box"),
+        facts=_facts(_to_the_rim(grid), area, (-half, half), unit="box"),
     )
 
 
@@ -105,11 +112,11 @@ def _from_grids(fields: Fields, layout: Layout) -> PartArrays:
     area = found.area
     if layout == "brepmfr":
         area = _close_to(fields.array("face", "y").astype(np.float64), area)
-    facts = _facts(grid, area, unit="unknown")
-    middle = np.add(facts.box_min, facts.box_max) / 2.0
-    longest = float(np.subtract(facts.box_max, facts.box_min).max())
+    low, high = estimate.box(grid, curve, src, dst)
+    middle, longest = (low + high) / 2.0, float((high - low).max())
     if not longest > 0:
         raise InputError(f"{fields.path}: all its samples are one point")
+    facts = _facts(grid, area, (low, high), unit="unknown")
     scale = 2.0 / longest
     grid[..., :3] = (grid[..., :3] - middle) * scale
     curve = curve[..., :6].copy()
@@ -155,23 +162,30 @@ def _dihedral(edge_grid: NDArray[np.float32], convexity: NDArray[np.uint8]) -> N
     return (sign * np.arccos(np.clip(cosine, -1.0, 1.0))).astype(np.float32)
 
 
-def _facts(face_grid: NDArray[np.floating], area: NDArray[np.floating], unit: str) -> PartFacts:
-    """What a graph without its STEP file tells: sizes in its own units, the volume an estimate.
+def _to_the_rim(grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The (F, G, G, 7) grids of faces with masks that at the rim are as they are beside it.
 
-    The estimate is the divergence theorem over the samples inside each face.
+    BRepFormer's mask leaves out the outline, and with it the rim of every grid: the seam of a
+    cylinder, too, where no face ends. The cells there would weigh half.
     """
-    grid = face_grid.astype(np.float64)
-    inside = grid[..., 6] > 0.5
-    inside |= ~inside.any(axis=(1, 2), keepdims=True)  # a face between the samples has none
-    points, normals = grid[..., :3], grid[..., 3:6]
-    flux = ((points * normals).sum(axis=-1) * inside).sum(axis=(1, 2)) / inside.sum(axis=(1, 2))
-    used = points[inside]
-    low, high = used.min(axis=0), used.max(axis=0)
+    beside = np.arange(grid.shape[1]).clip(1, grid.shape[1] - 2)
+    return np.concatenate([grid[..., :6], grid[:, beside][:, :, beside, 6:]], axis=-1)
+
+
+def _facts(
+    grid: NDArray[np.float64],
+    area: NDArray[np.floating],
+    box: tuple[NDArray[np.float64], NDArray[np.float64]],
+    unit: str,
+) -> PartFacts:
+    """What a graph without its STEP file tells: sizes in its own units, the volume an estimate."""
+    low, high = box
+    areas = area.astype(np.float64)
     return PartFacts(
         unit=unit,
         box_min=(float(low[0]), float(low[1]), float(low[2])),
         box_max=(float(high[0]), float(high[1]), float(high[2])),
-        volume=abs(float((flux * area).sum())) / 3.0,
-        area=float(area.astype(np.float64).sum()),
+        volume=estimate.volume(grid, areas, (low + high) / 2.0),
+        area=float(areas.sum()),
         solids=1,
     )

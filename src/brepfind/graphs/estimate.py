@@ -4,6 +4,7 @@ UV-Net's files hold points, normals and masks of faces, and points and tangents 
 also wants types, areas, centroids, lengths, the normals on both sides of an edge, and convexity.
 A type is given only where the samples lie on such a surface to a thousandth of the face; areas and
 lengths are those of the polygons through the samples, some percent short on strongly curved ones.
+The box and the volume of a part are estimated here, too, since no graph file says them.
 
 F faces, D directed edges, G the grid size.
 """
@@ -49,15 +50,7 @@ class Edges:
 
 def faces(grid: Floats) -> Faces:
     """What (F, G, G, 7) grids of point, normal and mask tell of their faces."""
-    points, weight = grid[..., :3], grid[..., 6]
-    first = points[:, 1:, 1:] - points[:, :-1, :-1]
-    second = points[:, 1:, :-1] - points[:, :-1, 1:]
-    cell = 0.5 * np.linalg.norm(np.cross(first, second), axis=-1)
-    share = _corners(weight)
-    # A face that lies between the samples has no share of any cell; it is smaller than one.
-    lost = ~(share * cell > 0).any(axis=(1, 2))
-    share[lost] = 1.0 / share[0].size
-    part = share * cell
+    points, part = grid[..., :3], _cells(grid)
     area = part.sum(axis=(1, 2))
     middle = np.einsum("fuvk,fuv->fk", _corners(points), part)
     centroid = np.where(
@@ -65,6 +58,39 @@ def faces(grid: Floats) -> Faces:
     )
     kinds = np.array([_face_type(face) for face in grid], dtype=np.uint8)
     return Faces(type=kinds, area=area, centroid=centroid)
+
+
+def box(
+    grid: Floats, curve: Floats, src: NDArray[np.int32], dst: NDArray[np.int32]
+) -> tuple[Floats, Floats]:
+    """Corners (3,), (3,) of the box of the samples that surely lie on a part.
+
+    These are the samples inside faces, and those along edges, since a mask may leave the outline
+    out. A face without an edge is cut by nothing: it is on the part with all its samples.
+
+    Args:
+        grid: (F, G, G, 7).
+        curve: (D, G, 3) or more numbers a sample, the point first.
+        src, dst: (D,), the faces of each edge.
+    """
+    whole = np.bincount(np.concatenate([src, dst]), minlength=len(grid)) == 0
+    used = (grid[..., 6] > 0.5) | whole[:, None, None]
+    points = np.concatenate([grid[used][:, :3], curve[..., :3].reshape(-1, 3)])
+    return points.min(axis=0), points.max(axis=0)
+
+
+def volume(grid: Floats, area: Floats, middle: Floats) -> float:
+    """What (F, G, G, 7) grids enclose, by the divergence theorem.
+
+    Args:
+        area: (F,), of the faces; better known than from the samples where the file says it.
+        middle: (3,), of the part. Sums are about it, since samples close no surface quite, and
+            what is left open counts by its distance.
+    """
+    flow, part = ((grid[..., :3] - middle) * grid[..., 3:6]).sum(axis=-1), _cells(grid)
+    total = part.sum(axis=(1, 2))
+    mean = (_corners(flow) * part).sum(axis=(1, 2)) / np.where(total > 0, total, 1.0)
+    return abs(float(mean @ area)) / 3.0
 
 
 def edges(
@@ -97,6 +123,19 @@ def edges(
         convexity=convexity.astype(np.uint8),
         dihedral=np.where(convexity == _CONCAVE, -angle, angle),
     )
+
+
+def _cells(grid: Floats) -> Floats:
+    """The area that each cell of (F, G, G, 7) grids has inside its face, (F, G - 1, G - 1)."""
+    points = grid[..., :3]
+    first = points[:, 1:, 1:] - points[:, :-1, :-1]
+    second = points[:, 1:, :-1] - points[:, :-1, 1:]
+    cell = 0.5 * np.linalg.norm(np.cross(first, second), axis=-1)
+    share = _corners((grid[..., 6] > 0.5).astype(np.float64))
+    # A face that lies between the samples has no share of any cell; it is smaller than one.
+    lost = ~(share * cell > 0).any(axis=(1, 2))
+    share[lost] = 1.0 / max(share[0].size, 1)
+    return share * cell
 
 
 def _corners(values: Floats) -> Floats:

@@ -65,6 +65,20 @@ class _Source:
     state: tuple[int, int, int] | None
     checksum: str
 
+    @property
+    def is_graph(self) -> bool:
+        """Whether it is a ``.bin`` graph file."""
+        return self.file.suffix.lower() == SUFFIX
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the cache may know it.
+
+        It is for STEP files alone: a graph file is read in milliseconds, and neither its kind nor
+        the code that reads it is part of the cache's key.
+        """
+        return bool(self.checksum) and not self.is_graph
+
 
 def extract_store(
     files: Sequence[tuple[str, str, Path]],
@@ -84,7 +98,7 @@ def extract_store(
             ``id#0``, ``id#1`` and so on, in the file's order.
         config: the ``extract`` section.
         workers: processes on this machine.
-        cache: what is known of files by their content, and where new results are kept.
+        cache: what is known of STEP files by their content, and where new results are kept.
     """
     assert len({model_id for model_id, _, _ in files}) == len(files), "ids must be unique"
     with (
@@ -95,14 +109,14 @@ def extract_store(
         waiting: dict[str, _Source] = {}
         for entry in files:
             source = _look(*entry)
-            known = cache.get(source.checksum) if cache and source.checksum else None
+            known = cache.get(source.checksum) if cache and source.is_kept else None
             if known is None:
                 waiting[source.model_id] = source
                 continue
             taker.tally.cached += 1
             taker.take(source, known)
             bar.advance()
-        for source in [one for one in waiting.values() if one.file.suffix.lower() == SUFFIX]:
+        for source in [one for one in waiting.values() if one.is_graph]:
             taker.fresh(waiting.pop(source.model_id), _from_bin(source.file, config))
             bar.advance()
         asked = [(source.model_id, source.file) for source in waiting.values()]
@@ -170,7 +184,7 @@ class _Taker:
         accepted = self.take(source, result)
         _, reject = result
         # A part that the store refuses is not kept: the refusal names this path.
-        if self._cache and source.checksum and accepted == (reject is None):
+        if self._cache and source.is_kept and accepted == (reject is None):
             self._cache.put(source.checksum, *result)
 
     def take(self, source: _Source, result: Result) -> bool:

@@ -43,8 +43,9 @@ class ExtractionCache:
 
     The key is the SHA-256 of the STEP bytes, the settings that change a result and the extractor's
     version, so that nothing stale can be met. A name is not part of it: a renamed file costs
-    nothing. A checksum covers each file; a damaged one is counted, said, and found anew. What a
-    time limit, a memory limit or a crash decided is never kept.
+    nothing. Nor is the kind of file: what ``.bin`` files give does not belong here. A checksum
+    covers each file; a damaged one is counted, said, and found anew. What a time limit, a memory
+    limit or a crash decided is never kept.
 
     Args:
         folder: where the files are; created when the first is written.
