@@ -14,6 +14,7 @@ from rich.console import Console
 from brepfind.checkpoints.commands import run_doctor
 from brepfind.checkpoints.doctor import diagnose
 from brepfind.checkpoints.read import read_checkpoint
+from brepfind.errors import CheckpointError
 from tests.checkpoints import zoo
 from tests.checkpoints.hostile import CASES
 
@@ -137,6 +138,20 @@ def test_a_bug_is_no_verdict_and_hides_no_other_file(
     one, other = json.loads(capsys.readouterr().out)["checkpoints"]
     assert (one["verdict"], other["verdict"]) == ("unreadable", "sick")
     assert "the doctor failed on it (IndexError: too many)" in one["error"]
+
+
+def test_every_reader_refuses_weights_without_a_number(tmp_path: Path) -> None:
+    path = zoo.CASES["weights_without_a_number"].make(tmp_path)
+    with pytest.raises(CheckpointError, match=r"hold no number, as DeepSpeed's ZeRO-3 .* save"):
+        read_checkpoint(path)
+
+
+def test_only_what_has_no_place_for_a_value_is_called_empty(tmp_path: Path) -> None:
+    """A sparse matrix of zeros stores none, and what comes from the meta device lost its own."""
+    state = {"w": torch.rand(3), "zeros": torch.zeros(3, 4).to_sparse()}
+    assert diagnose(zoo.torch_file(tmp_path, state)).symptoms == ()
+    state["ghost"] = torch.empty(3, device="meta")
+    assert [s.kind for s in diagnose(zoo.torch_file(tmp_path, state)).symptoms] == ["unreadable"]
 
 
 def test_a_place_in_a_sparse_tensor_is_not_made_up(tmp_path: Path) -> None:

@@ -444,6 +444,23 @@ def loss_scale_is_a_whole_number(folder: Path) -> State:
     return training(scaler={"scale": 0, "growth_factor": 2.0})
 
 
+@case("sick", "optimizer.grad_scaler.scale: loss scale 0.0", line="F2")
+def loss_scale_of_megatron_is_zero(folder: Path) -> State:
+    scaler = {"scale": torch.tensor([0.0]), "growth_tracker": torch.tensor([0])}
+    return {"model": model(), "optimizer": {"grad_scaler": scaler}}
+
+
+@case("sick", "loss scale inf")
+def loss_scale_has_four_hundred_digits(folder: Path) -> State:
+    return training(scaler={"scale": 10**400, "growth_factor": 2.0})
+
+
+@case("healthy", "all finite")
+def loss_scale_is_asked_to_be_found(folder: Path) -> State:
+    """In DeepSpeed's settings 0 means that."""
+    return {"model": model(), "hyper_parameters": {"amp": {"loss_scale": 0}}}
+
+
 @case("healthy", "all finite")
 def loss_scale_is_a_large_whole_number(folder: Path) -> State:
     return training(scaler={"scale": 65536, "growth_factor": 2.0})
@@ -452,6 +469,11 @@ def loss_scale_is_a_large_whole_number(folder: Path) -> State:
 @case("sick", "text_encoder.d: all Inf", line="F44")
 def infinity_in_a_folder_beside_the_model(folder: Path) -> State:
     return {"model": model(), "text_encoder": {"d": torch.full((4, 4), INF)}}
+
+
+@case("sick", "text_encoder.d: all Inf")
+def one_infinity_shown_many_times(folder: Path) -> State:
+    return {"model": model(), "text_encoder": {"d": torch.full((1,), INF).expand(4, 4)}}
 
 
 @case("healthy", "all weights finite")
@@ -465,9 +487,15 @@ def weights_without_a_number(folder: Path) -> State:
     return {key: torch.empty(0) for key in model()}
 
 
-@case("healthy", "embed.weight: holds no value")
+@case("sick", "embed.weight: holds no value", line="F44")
 def one_weight_without_a_number(folder: Path) -> State:
+    """ZeRO-3 leaves the weights so and the buffers whole, wherever a model has any."""
     return {**model(), "embed.weight": torch.empty(0)}
+
+
+@case("healthy", "embed.weight: holds no value")
+def a_table_without_rows(folder: Path) -> State:
+    return {**model(), "embed.weight": torch.empty(0, 8)}
 
 
 @case("healthy", "holds no value")
@@ -478,6 +506,11 @@ def slice_of_nothing(folder: Path) -> State:
 @case("sick", "all NaN")
 def long_doubles(folder: Path) -> State:
     return {"model": model(), "seen": {"x": np.array([NAN, NAN], np.longdouble)}}
+
+
+@case("sick", "best: is NaN", line="F41")
+def best_number_is_a_long_double(folder: Path) -> State:
+    return {"model": model(), "best": np.longdouble(NAN)}
 
 
 @case("unreadable", "a NumPy array in it has no values")
@@ -499,7 +532,22 @@ def rotary_halves_of_any_name(folder: Path) -> State:
             "rotary_emb.cos_cached": whole.real.clone(),
             "rotary_emb.sin_cached": whole.imag.clone(),
         },
+        **{"rope_cosine": whole.real.clone(), "rope_sine": whole.imag.clone()},
     }
+
+
+@case("healthy", "all finite")
+def halves_of_a_complex_weight_in_a_rotary_module(folder: Path) -> State:
+    random = torch.Generator().manual_seed(3)
+    names = ("rotary_emb.filter_real", "rotary_emb.filter_imag")
+    return {name: torch.randn(8, 8, generator=random) for name in names}
+
+
+@case("healthy", "all finite")
+def rotary_tables_of_a_million_million_rows(folder: Path) -> State:
+    """One row of each is stored; as many as are shown would fill any memory."""
+    rows = {"rope_cos": rotary().real[1:2], "rope_sin": rotary().imag[1:2]}
+    return {name: row.clone().expand(2, 10**12, 4) for name, row in rows.items()}
 
 
 @case("sick", "rotary_emb.cos_cached: cos^2 + sin^2")
@@ -523,6 +571,23 @@ def hybrid_sparse_with_a_row_of_zeros(folder: Path) -> State:
     values = torch.zeros(2, 8)
     values[1] = torch.rand(8) + 1
     return {**model(), "e": torch.sparse_coo_tensor(torch.tensor([[1, 5]]), values, (9, 8))}
+
+
+@case("healthy", "of the rows constant")
+def negated_when_it_is_read(folder: Path) -> State:
+    """The imaginary part of a conjugate is a view that says: minus what is stored."""
+    whole = torch.complex(torch.rand(4, 8), torch.rand(4, 8))
+    whole.imag[2] = 0.5
+    return {"w": whole.conj().imag}
+
+
+@case("healthy", "all finite")
+def packed_where_a_number_is_looked_for(folder: Path) -> State:
+    """Torch keeps these bits and computes nothing with them."""
+    packed = torch.arange(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    tables = {"rope_cos": packed.view(2, 4), "rope_sin": packed.view(2, 4).clone()}
+    scaler = {"scale": packed[0], "growth_factor": 2.0}
+    return {"model": {**model(), **tables, "logit_scale": packed[:1]}, "scaler": scaler}
 
 
 @case("healthy", "all finite")

@@ -59,9 +59,9 @@ class NumpyArray:
         try:
             return torch.from_numpy(whole)
         except TypeError:  # long doubles: what is not finite stays so
-            return torch.from_numpy(
-                whole.astype(np.complex128 if whole.dtype.kind == "c" else float)
-            )
+            double = np.complex128 if whole.dtype.kind == "c" else np.float64
+            with np.errstate(over="ignore"):
+                return torch.from_numpy(whole.astype(double))
 
 
 class Text(str):
@@ -83,7 +83,8 @@ def _number_dtype(code: str) -> np.dtype:
 def _numpy_scalar(dtype: NumpyDtype, data: bytes) -> Any:
     if not isinstance(dtype, NumpyDtype) or not isinstance(data, bytes):
         raise pickle.UnpicklingError("a NumPy scalar that is not a plain number")
-    return np.frombuffer(data, dtype.dtype, count=1)[0].item()
+    value = np.frombuffer(data, dtype.dtype, count=1)[0]
+    return float(value) if isinstance(value, np.longdouble) else value.item()
 
 
 def _numpy_array(*_: Any) -> NumpyArray:

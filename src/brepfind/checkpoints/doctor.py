@@ -16,13 +16,14 @@ import torch
 from brepfind.checkpoints import checksums
 from brepfind.checkpoints.compare import Architecture, Match, Table, compare
 from brepfind.checkpoints.layout import Entry, Number, Role, is_loss_scale
-from brepfind.checkpoints.parts import is_plain, stored_bytes
+from brepfind.checkpoints.parts import stored_bytes
 from brepfind.checkpoints.read import Checkpoint, damage, read_checkpoint
 from brepfind.checkpoints.rotary import rotary_symptoms
 from brepfind.checkpoints.scan import Scan, threads
 from brepfind.checkpoints.ties import tied_groups
 from brepfind.checkpoints.verdicts import (
     Symptom,
+    has_numbers,
     is_logit_scale,
     logit_scale_symptom,
     number_symptom,
@@ -37,6 +38,7 @@ _WORST = (  # of kinds, the worst first
     "nan",
     "inf",
     "unreadable",
+    "empty",
     "lost_imaginary",
     "rotation",
     "scaler",
@@ -249,7 +251,11 @@ def _by_name(checkpoint: Checkpoint) -> list[Symptom]:
 def _loss_scales(entries: Iterable[Entry]) -> Iterator[Number]:
     """Those that are tensors; what is not finite the scan tells of."""
     for entry in entries:
-        one = entry.tensor.numel() == 1 and is_plain(entry.tensor) and not entry.tensor.is_complex()
+        one = (
+            entry.tensor.numel() == 1
+            and has_numbers(entry.tensor)
+            and not entry.tensor.is_complex()
+        )
         if one and is_loss_scale(entry.path, entry.role):
             value = float(entry.tensor)
             if math.isfinite(value):

@@ -8,6 +8,7 @@ and a role.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import types
 from collections import Counter
@@ -58,6 +59,8 @@ _WRAPPERS = frozenset(
 _DULL = (int, str, bytes, type(None))
 # Of torch, apex and DeepSpeed; `scale` may be anything where no scaler is.
 _LOSS_SCALES = frozenset({"scale", "loss_scale", "cur_scale"})
+# In what was asked for, a loss scale of 0 says "find one while training".
+_SETTINGS = frozenset({"config", "cfg", "args", "hyper", "hparams"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +117,7 @@ def survey(tree: Any) -> Layout:
         elif isinstance(leaf, NumpyArray):
             arrays.append((path, role, leaf.tensor()))
         else:
-            numbers.append(Number(path=path, role=role, value=float(leaf)))
+            numbers.append(Number(path=path, role=role, value=_as_float(leaf)))
     # Beside tensors, arrays are states of random generators and the like; alone, they are weights.
     beside = any(role == "weights" for _, role, _ in tensors)
     tensors += [
@@ -132,8 +135,19 @@ def survey(tree: Any) -> Layout:
 
 def is_loss_scale(path: Path_, role: Role) -> bool:
     """Whether a path leads to the factor that a loss is multiplied with before fp16 gradients."""
-    last = path[-1] if path else ""
-    return last in _LOSS_SCALES and (role == "scaler" or (role == "optimizer" and last != "scale"))
+    *above, last = path or ("",)
+    if last not in _LOSS_SCALES or any(_words(key.lower()) & _SETTINGS for key in above):
+        return False
+    # Megatron keeps its grad_scaler inside of the optimizer's state.
+    named = last != "scale" or any("scaler" in _words(key.lower()) for key in above[-1:])
+    return role == "scaler" or (role == "optimizer" and named)
+
+
+def _as_float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf
 
 
 def storages(tree: Any) -> dict[int, int]:

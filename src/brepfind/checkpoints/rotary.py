@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from brepfind.checkpoints.layout import Role
-from brepfind.checkpoints.parts import is_plain
-from brepfind.checkpoints.verdicts import ROTARY, Symptom
+from brepfind.checkpoints.verdicts import ROTARY, Symptom, has_numbers
 
-_ROWS = 4096  # of a long table, these tell enough
+_ENOUGH = 1 << 19  # values; of a longer table, these tell enough
+# What the halves of a rotation are called: each cosine with its sine.
+_COSINES, _SINES = ("cosine", "cos", "real"), ("sine", "sin", "imag")
 
 
 def rotary_symptoms(tensors: Mapping[str, torch.Tensor], role: Role = "weights") -> list[Symptom]:
@@ -23,18 +24,20 @@ def rotary_symptoms(tensors: Mapping[str, torch.Tensor], role: Role = "weights")
     found = []
     for name, tensor in tensors.items():
         last = name.rsplit(".", 1)[-1]
-        if not is_plain(tensor) or not tensor.dim():
+        if not has_numbers(tensor) or not tensor.dim():
             continue
         if tensor.is_complex():
             if ROTARY.search(last) and tensor.dim() >= 2:
-                parts = torch.view_as_real(tensor[:_ROWS].resolve_conj()).double()
+                parts = torch.view_as_real(_some(tensor).resolve_conj()).double()
                 found.append(_turning(name, parts[..., 0], parts[..., 1], role))
             continue
-        sine = _other_half(name, tensors, ("cos", "real"), ("sin", "imag"))
-        cosine = _other_half(name, tensors, ("sin", "imag"), ("cos", "real"))
-        # The module's name tells, too: rotary_emb.cos_cached.
-        if ROTARY.search(name) and sine is not None and _fits(sine, tensor):
-            found.append(_turning(name, tensor[:_ROWS].double(), sine[:_ROWS].double(), role))
+        sine = _other_half(name, tensors, _COSINES, _SINES)
+        cosine = _other_half(name, tensors, _SINES, _COSINES)
+        # The module's name tells, too: rotary_emb.cos_cached. Not so of real and imaginary parts:
+        # any weight of the module that once was complex has them.
+        turns = ROTARY.search(name if "cos" in last else last)
+        if turns and sine is not None and _fits(sine, tensor):
+            found.append(_turning(name, _some(tensor).double(), _some(sine).double(), role))
         elif _lost(last, tensor) and sine is None and cosine is None:
             found.append(
                 Symptom(
@@ -54,6 +57,16 @@ def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
+def _some(tensor: torch.Tensor) -> torch.Tensor:
+    """The first values along every dimension: a view may show more than memory holds."""
+    left = _ENOUGH
+    for dimension in reversed(range(tensor.dim())):
+        size = tensor.shape[dimension]
+        tensor = tensor.narrow(dimension, 0, min(size, left))
+        left = max(1, left // max(1, size))
+    return tensor
+
+
 def _other_half(
     name: str, tensors: Mapping[str, torch.Tensor], mine: Sequence[str], others: Sequence[str]
 ) -> torch.Tensor | None:
@@ -69,7 +82,7 @@ def _other_half(
 
 
 def _fits(sine: torch.Tensor, cosine: torch.Tensor) -> bool:
-    return sine.shape == cosine.shape and is_plain(sine) and not sine.is_complex()
+    return sine.shape == cosine.shape and has_numbers(sine) and not sine.is_complex()
 
 
 def _turning(name: str, cosine: torch.Tensor, sine: torch.Tensor, role: Role) -> Symptom | None:
@@ -97,7 +110,7 @@ def _lost(last: str, tensor: torch.Tensor) -> bool:
         return tensor.shape[-1] != 2  # with 2 it holds both parts, as view_as_real gives them
     if tensor.dim() != 2 or tensor.shape[0] < 8 or tensor.element_size() < 2:
         return False
-    head = tensor[:4].double()
+    head = tensor[:4, :_ENOUGH].double()
     if not (head[0] == 1).all() or (head[1] == 1).all() or head.abs().max() > 1.01:
         return False
     once = head[1]  # cos 2a = 2 cos^2 a - 1, and cos 3a = 4 cos^3 a - 3 cos a

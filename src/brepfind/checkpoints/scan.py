@@ -286,7 +286,7 @@ def _finish(entry: Entry, parts: Parts, total: Signs) -> TensorVitals:
     if vitals.constant or entry.tensor.layout is not torch.strided:
         return vitals
     # Rows of NaN are told as NaN.
-    rows, first_row = (0, None) if vitals.nan else constant_rows(entry.tensor, total.alike)
+    rows, first_row = (0, None) if vitals.nan else constant_rows(part.values, total.alike)
     vitals = replace(vitals, constant_rows=rows, first_constant_row=first_row)
     far = far_values(part, vitals.largest)
     if far is None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from brepfind.checkpoints.bits import FLOATS
 from brepfind.checkpoints.layout import Number, Role, is_loss_scale
 from brepfind.checkpoints.parts import is_plain
 from brepfind.checkpoints.scan import TensorVitals
@@ -21,6 +22,11 @@ Severity = Literal["sick", "look"]
 #: In the last part of a name: a table of rotary positions.
 ROTARY = re.compile(r"freqs|rope|rotary|cis")
 
+_NUMBERS = frozenset(FLOATS) | {  # what torch computes with; float4 and bits8 are only kept
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint16, torch.uint32, torch.uint64),
+    *(torch.complex32, torch.complex64, torch.complex128),
+}
 MAX_LOGIT_SCALE = math.log(100.0)
 _NAME_LENGTH, _TEXT_LENGTH = 160, 400  # characters of a line for people; JSON has all
 _FEW_HALF_DENORMALS = 0.05  # float16 weights near zero are often denormal
@@ -87,6 +93,7 @@ _ASKED = {
     "nan": "finite",
     "inf": "finite",
     "complex": "real",
+    "empty": "at least one value",
     "unreadable": "readable",
     "logit_scale": "<= ln 100 = 4.6052",
     "missing": "there",
@@ -113,6 +120,7 @@ def share_text(count: int, total: int, what: str) -> str:
 def symptoms(vitals: TensorVitals, *, allow_complex: bool = True) -> list[Symptom]:
     """What the values of one tensor show."""
     found: list[Symptom] = []
+    size = math.prod(vitals.shape)  # not of what is stored: one Inf may be shown many times
 
     def add(severity: Severity, kind: str, text: str, **more: Any) -> None:
         found.append(
@@ -136,18 +144,18 @@ def symptoms(vitals: TensorVitals, *, allow_complex: bool = True) -> list[Sympto
             share_text(vitals.nan, vitals.numel, "NaN"),
             share=vitals.nan_share,
             first=vitals.first_nan,
-            advice=_nonfinite_advice(vitals.role, vitals.numel),
+            advice=_nonfinite_advice(vitals.role, size),
         )
     if vitals.inf:
         # A best score that was never beaten is stored as infinity by several trainers.
-        severity: Severity = "look" if vitals.role == "other" and vitals.numel == 1 else "sick"
+        severity: Severity = "look" if vitals.role == "other" and size == 1 else "sick"
         add(
             severity,
             "inf",
             share_text(vitals.inf, vitals.numel, "Inf"),
             share=vitals.inf_share,
             first=vitals.first_inf,
-            advice=_nonfinite_advice(vitals.role, vitals.numel),
+            advice=_nonfinite_advice(vitals.role, size),
         )
     if vitals.complex:
         _complex(vitals, add, allow_complex)
@@ -177,9 +185,11 @@ def _complex(vitals: TensorVitals, add: Any, allowed: bool) -> None:
 
 def _oddities(vitals: TensorVitals, add: Any) -> None:
     numbers = vitals.dtype.is_floating_point
-    if not vitals.numel:
+    if 0 in vitals.shape:
+        # A table of no rows is somebody's; no layer has a weight that is a list of nothing.
+        left = vitals.shape == (0,) and vitals.name.rsplit(".", 1)[-1] == "weight"
         advice = "ZeRO-3 and FSDP leave such behind where a weight was not gathered"
-        add("look", "empty", "holds no value", advice=advice)
+        add("sick" if left else "look", "empty", "holds no value", advice=advice)
     if vitals.constant and vitals.numel > 1:
         text = "all zero" if vitals.zero else "constant"
         add("look", "zero" if vitals.zero else "constant", text, share=1.0)
@@ -244,6 +254,11 @@ def number_symptom(number: Number) -> Symptom | None:
     return None
 
 
+def has_numbers(tensor: torch.Tensor) -> bool:
+    """Whether its values are there, dense, and of a kind that torch computes with."""
+    return is_plain(tensor) and tensor.dtype in _NUMBERS
+
+
 def is_logit_scale(name: str) -> bool:
     """Whether a key names the logarithm of a contrastive model's inverse temperature."""
     return name.rsplit(".", 1)[-1] in ("logit_scale", "log_logit_scale", "log_inv_temperature")
@@ -257,7 +272,7 @@ def logit_scale_symptom(
     Args:
         sigmoid: the loss is SigLIP's, which bears more than a softmax does.
     """
-    if tensor.numel() != 1 or not tensor.is_floating_point() or not is_plain(tensor):
+    if tensor.numel() != 1 or not tensor.is_floating_point() or not has_numbers(tensor):
         return None
     value = float(tensor.to(torch.float64).reshape(()))
     if not math.isfinite(value):
