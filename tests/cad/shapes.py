@@ -11,7 +11,9 @@ from OCP.BRepBuilderAPI import (
     BRepBuilderAPI_Transform,
 )
 from OCP.BRepPrimAPI import BRepPrimAPI_MakeBox, BRepPrimAPI_MakePrism, BRepPrimAPI_MakeRevol
+from OCP.collections import Array1_double, Array1_gp_Pnt, Array1_int
 from OCP.GC import GC_MakeArcOfCircle, GC_MakeSegment
+from OCP.Geom import Geom_BSplineCurve
 from OCP.gp import gp_Ax1, gp_Ax2, gp_Dir, gp_Pnt, gp_Trsf, gp_Vec
 from OCP.IFSelect import IFSelect_RetDone
 from OCP.Interface import Interface_Static
@@ -68,6 +70,20 @@ def line(a: Sequence[float], b: Sequence[float]) -> object:
 def arc(a: Sequence[float], middle: Sequence[float], b: Sequence[float]) -> object:
     ends = (gp_Pnt(*map(float, p)) for p in (a, middle, b))
     return GC_MakeArcOfCircle(*ends).Value()
+
+
+def spline(
+    poles: Sequence[Sequence[float]], knots: Sequence[float], times: Sequence[int], degree: int
+) -> Geom_BSplineCurve:
+    """A B-spline curve through the plane z = 0, from poles (x, y) and knots and their counts."""
+    corners = Array1_gp_Pnt(1, len(poles))
+    for i, (x, y) in enumerate(poles, 1):
+        corners.SetValue(i, gp_Pnt(float(x), float(y), 0))
+    places, counts = Array1_double(1, len(knots)), Array1_int(1, len(knots))
+    for i, (knot, count) in enumerate(zip(knots, times, strict=True), 1):
+        places.SetValue(i, knot)
+        counts.SetValue(i, count)
+    return Geom_BSplineCurve(corners, places, counts, degree, False)
 
 
 def face_of(curves: Sequence[object]) -> TopoDS_Face:

@@ -1,17 +1,27 @@
 """Edges and faces that have no place in a plain graph are kept or counted, never lost."""
 
+import re
+
 import numpy as np
 import pytest
+from OCP.Bnd import Bnd_Box
+from OCP.BOPAlgo import BOPAlgo_Builder
 from OCP.BRep import BRep_Builder
 from OCP.BRepAlgoAPI import BRepAlgoAPI_Fuse
-from OCP.BRepBuilderAPI import BRepBuilderAPI_MakeEdge, BRepBuilderAPI_Sewing
+from OCP.BRepBndLib import BRepBndLib
+from OCP.BRepBuilderAPI import (
+    BRepBuilderAPI_MakeEdge,
+    BRepBuilderAPI_MakeSolid,
+    BRepBuilderAPI_Sewing,
+)
 from OCP.gp import gp_Ax1, gp_Dir, gp_Pnt, gp_Trsf
-from OCP.TopAbs import TopAbs_FACE, TopAbs_INTERNAL
+from OCP.TopAbs import TopAbs_FACE, TopAbs_INTERNAL, TopAbs_SHELL
 from OCP.TopExp import TopExp_Explorer
+from OCP.TopLoc import TopLoc_Location
 from OCP.TopoDS import TopoDS, TopoDS_Builder, TopoDS_Compound, TopoDS_Shell, TopoDS_Solid
 
 from brepfind.cad import reading
-from brepfind.cad.extract import extract_shape
+from brepfind.cad.extract import extract_file, extract_shape
 from brepfind.cad.reading import read
 from brepfind.cad.summary import summary, warnings
 from brepfind.errors import RejectedPart
@@ -20,12 +30,14 @@ from tests.cad.shapes import (
     arc,
     box,
     face_of,
+    in_mm,
     line,
     motion,
     part_of,
     polygon,
     prism,
     revolved,
+    shift,
     transformed,
     write_step,
 )
@@ -183,3 +195,116 @@ def test_faces_are_numbered_as_the_file_has_them_and_alike_each_time():
     order = [600, 600, 300, 300, 200, 200, 42, 42, 35, 35, 30, 30]
     assert sorted(sizes[:6], reverse=True) == pytest.approx(np.array(order[:6]) / 600, rel=1e-5)
     assert sorted(sizes[6:], reverse=True) == pytest.approx(np.array(order[6:]) / 600, rel=1e-5)
+
+
+def quarter_turn():
+    """About the z axis."""
+    turn = gp_Trsf()
+    turn.SetRotation(gp_Ax1(gp_Pnt(0, 0, 0), gp_Dir(0, 0, 1)), np.pi / 2)
+    return turn
+
+
+def placed(shape, *transforms):
+    """The same shape elsewhere, by a chain of locations; the first transform is applied first."""
+    for transform in transforms:
+        shape = shape.Moved(TopLoc_Location(transform))
+    return shape
+
+
+def occ_box(shape):
+    found = Bnd_Box()
+    BRepBndLib.AddOptimal_s(shape, found, False, False)
+    return [
+        [getattr(at, name)() for name in "XYZ"] for at in (found.CornerMin(), found.CornerMax())
+    ]
+
+
+def boxes_of(part):
+    return [part.facts.box_min, part.facts.box_max]
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        (shift(100, 0, 0), quarter_turn()),
+        (quarter_turn(), shift(100, 0, 0)),
+        (motion(1), motion(2), motion(3)),
+        (motion(1), motion(2), motion(2), motion(1).Inverted()),
+    ],
+)
+def test_a_chain_of_placements_is_applied_in_its_order(chain):
+    shape = compound(box(10, 20, 30), placed(box(5, 6, 7), *chain))
+    part = part_of(shape)
+    np.testing.assert_allclose(boxes_of(part), occ_box(shape), atol=1e-9)
+    corner = np.array([5.0, 6.0, 7.0])
+    for transform in chain:
+        rows = [[transform.Value(i, j) for j in range(1, 5)] for i in (1, 2, 3)]
+        corner = np.array(rows) @ [*corner, 1]
+    points = in_mm(part, part.face_grid[6:, ..., :3].astype(float)).reshape(-1, 3)
+    assert np.linalg.norm(points - corner, axis=1).min() < 1e-3
+
+
+def test_a_mapped_item_in_a_turned_component_lies_where_its_file_says(tmp_path):
+    """5 x 6 x 7, moved by 100 in x within a component that is turned: from (-6, 100) in (x, y)."""
+    whole = compound(box(10, 20, 30), placed(box(5, 6, 7), quarter_turn()))
+    path = write_step(whole, tmp_path / "mapped.step")
+    text = path.read_text()
+    shapes = r"#(\d+)\s*=\s*ADVANCED_BREP_SHAPE_REPRESENTATION\('',\(#(\d+),#(\d+)\),#(\d+)\);"
+    component = list(re.finditer(shapes, text))[1]
+    number, axes, solid, context = component.groups()
+    n = max(map(int, re.findall(r"#(\d+)\s*=", text))) + 1
+    mapped = f"""
+#{number}=SHAPE_REPRESENTATION('',(#{axes},#{n + 6}),#{context});
+#{n}=ADVANCED_BREP_SHAPE_REPRESENTATION('',(#{axes},#{solid}),#{context});
+#{n + 1}=REPRESENTATION_MAP(#{axes},#{n});
+#{n + 2}=CARTESIAN_POINT('',(100.,0.,0.));
+#{n + 3}=DIRECTION('',(0.,0.,1.));
+#{n + 4}=DIRECTION('',(1.,0.,0.));
+#{n + 5}=AXIS2_PLACEMENT_3D('',#{n + 2},#{n + 3},#{n + 4});
+#{n + 6}=MAPPED_ITEM('',#{n + 1},#{n + 5});
+"""
+    path.write_text(text.replace(component.group(), mapped))
+    (part,) = extract_file(path, CONFIG)
+    np.testing.assert_allclose(boxes_of(part), [(-6, 0, 0), (10, 105, 30)], atol=1e-9)
+    np.testing.assert_allclose(boxes_of(part), occ_box(read(path)[0]), atol=1e-9)
+
+
+def inside_out(shape):
+    """The solid whose only shell is turned, so that its matter is all that lies outside."""
+    shell = TopoDS.Shell(TopExp_Explorer(shape, TopAbs_SHELL).Current().Reversed())
+    return BRepBuilderAPI_MakeSolid(shell).Solid()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: inside_out(box(5, 5, 5, at=(20, 0, 0))),
+        lambda: box(5, 5, 5, at=(20, 0, 0)).Reversed(),
+        lambda: placed(inside_out(box(5, 5, 5)), quarter_turn(), shift(20, 0, 0)),
+    ],
+)
+def test_a_solid_that_is_inside_out_is_turned_and_not_taken_off_the_others(wrong):
+    part = part_of(compound(box(10, 10, 10), wrong()))
+    assert part.facts.volume == pytest.approx(1000 + 125, rel=1e-9)
+    assert part.facts.healed
+    for solid in (part.face_grid[:6], part.face_grid[6:]):
+        middle = solid[..., :3].mean(axis=(0, 1, 2))
+        assert (((solid[..., :3] - middle) * solid[..., 3:6]).sum(axis=-1) > 0).all()
+
+
+def test_a_solid_that_stays_inside_out_is_refused(monkeypatch):
+    monkeypatch.setattr(reading, "heal", lambda shape: shape)
+    with pytest.raises(RejectedPart, match=r"volume: the volume of solid 2 of 2 is -125 mm\^3"):
+        part_of(compound(box(10, 10, 10), inside_out(box(5, 5, 5, at=(20, 0, 0)))))
+
+
+def test_a_face_that_two_solids_share_bounds_both():
+    """Boxes of 1000 and 3000 glued at a face, which is one face; neither volume lacks it."""
+    glue = BOPAlgo_Builder()
+    glue.AddArgument(box(10, 10, 10))
+    glue.AddArgument(box(30, 10, 10, at=(10, 0, 0)))
+    glue.Perform()
+    for seed in range(3):
+        part = part_of(transformed(glue.Shape(), motion(seed)))
+        assert (part.facts.solids, part.n_faces, part.facts.healed) == (2, 11, False)
+        assert part.facts.volume == pytest.approx(4000, rel=1e-9)

@@ -13,7 +13,16 @@ from OCP.BRepPrimAPI import (
     BRepPrimAPI_MakeTorus,
 )
 from OCP.collections import Array1_gp_Pnt
-from OCP.Geom import Geom_BezierCurve, Geom_Ellipse, Geom_TrimmedCurve
+from OCP.Geom import (
+    Geom_BezierCurve,
+    Geom_Circle,
+    Geom_Ellipse,
+    Geom_Hyperbola,
+    Geom_OffsetCurve,
+    Geom_Parabola,
+    Geom_TrimmedCurve,
+)
+from OCP.GeomConvert import GeomConvert
 from OCP.gp import gp_Ax2, gp_Dir, gp_Pnt, gp_Vec
 from OCP.TopAbs import TopAbs_EDGE, TopAbs_IN, TopAbs_OUT
 from OCP.TopExp import TopExp_Explorer
@@ -34,6 +43,7 @@ from tests.cad.shapes import (
     revolved,
     scale_of,
     shift,
+    spline,
     transformed,
     types,
 )
@@ -283,6 +293,13 @@ def test_a_slanted_cut_through_a_cylinder():
     assert lengths(part)[ellipse] == pytest.approx(np.trapezoid(fine, t), rel=1e-7)
 
 
+def test_an_upright_edge_whose_ends_are_one_vertex_in_two_places_is_not_closed():
+    part = part_of(
+        prism(face_of([arc((-5, 0, 0), (0, 5, 0), (5, 0, 0)), line((5, 0, 0), (-5, 0, 0))]), 4)
+    )
+    assert sorted(edge_types(part)) == ["circular"] * 2 + ["straight"] * 4
+
+
 def _block(corners):
     """A block over corners in the plane y = -6, 12 deep."""
     at = [(x, -6, z) for x, z in corners]
@@ -369,3 +386,103 @@ def test_no_normal_points_inward():
             for x, y, z in at[::7]:
                 judge.Perform(gp_Pnt(float(x), float(y), float(z)), 1e-6)
                 assert judge.State() == state
+
+
+def plate_below(top):
+    """A plate 5 thick between a curve from (0, 0) to (100, 0) and the line y = -20."""
+    corners = [(100, 0, 0), (100, -20, 0), (0, -20, 0), (0, 0, 0)]
+    return prism(face_of([top, *map(line, corners, corners[1:])]), 5.0)
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.005])
+def test_the_box_finds_a_peak_between_close_knots(gap):
+    """All poles are at y = 0 but the middle one, whose cubic is 2 / 3 high at its own knot."""
+    knots = [0, 0.41 - 2 * gap, 0.41 - gap, 0.41, 0.41 + gap, 0.41 + 2 * gap, 1]
+    flat = np.repeat(knots, [4, 1, 1, 1, 1, 1, 4])
+    # At the knots' means x runs evenly, from 0 to 100.
+    poles = [(100 * flat[i + 1 : i + 4].mean(), 30 if i == 4 else 0) for i in range(9)]
+    part = part_of(plate_below(spline(poles, knots, [4, 1, 1, 1, 1, 1, 4], 3)))
+    assert part.facts.box_min == pytest.approx((0, -20, 0), abs=1e-9)
+    assert part.facts.box_max == pytest.approx((100, 20, 5), rel=1e-9)
+
+
+def test_the_box_of_a_kinked_spline_ends_at_its_kink():
+    """Where it has two slopes, neither may be taken for the other side's."""
+    zigzag = spline([(0, 0), (40, 20), (50, 0), (100, 0)], [0, 0.2, 0.5, 1], [2, 1, 1, 2], 1)
+    part = part_of(plate_below(zigzag))
+    assert part.facts.box_max == pytest.approx((100, 20, 5), rel=1e-9)
+
+
+def _arc_length(speed, first, last):
+    t = np.linspace(first, last, 2_000_001)
+    return np.trapezoid(speed(t), t)
+
+
+@pytest.mark.parametrize("focal", [1.0, 0.1])
+def test_the_length_of_a_parabola(focal):
+    """From y = -20 to 20, sharp at its vertex: x = y^2 / 4 f."""
+    axes = gp_Ax2(gp_Pnt(0, 0, 0), gp_Dir(0, 0, 1))
+    curve = Geom_TrimmedCurve(Geom_Parabola(axes, focal), -20, 20)
+    x = 400 / (4 * focal)
+    part = part_of(prism(face_of([curve, line((x, 20, 0), (x, -20, 0))]), 10.0))
+    true = _arc_length(lambda t: np.hypot(t / (2 * focal), 1), -20, 20)
+    at = [i for i, name in enumerate(edge_types(part)) if name == "parabolic"]
+    np.testing.assert_allclose(lengths(part)[at], true, rtol=1e-6)
+    assert part.facts.volume == pytest.approx(2 / 3 * x * 40 * 10, rel=1e-9)
+    assert part.facts.box_min == pytest.approx((0, -20, 0), abs=1e-9)
+
+
+def test_the_length_and_the_box_of_a_hyperbola():
+    """Half axes 5 and 3, up to where it has come to 5 cosh 3."""
+    axes = gp_Ax2(gp_Pnt(0, 0, 0), gp_Dir(0, 0, 1), gp_Dir(1, 0, 0))
+    curve = Geom_TrimmedCurve(Geom_Hyperbola(axes, 5, 3), -3, 2.8)
+    low, high = ((5 * np.cosh(t), 3 * np.sinh(t), 0) for t in (-3, 2.8))
+    part = part_of(prism(face_of([curve, line(high, low)]), 10.0))
+    true = _arc_length(lambda t: np.hypot(5 * np.sinh(t), 3 * np.cosh(t)), -3, 2.8)
+    at = [i for i, name in enumerate(edge_types(part)) if name == "hyperbolic"]
+    np.testing.assert_allclose(lengths(part)[at], true, rtol=1e-6)
+    assert part.facts.box_min == pytest.approx((5, low[1], 0), rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("offset", [1.0, -1.0])
+def test_a_disc_inside_an_offset_of_a_circle(offset):
+    axes = gp_Ax2(gp_Pnt(0, 0, 0), gp_Dir(0, 0, 1))
+    rim = Geom_OffsetCurve(Geom_Circle(axes, 5.0), offset, gp_Dir(0, 0, 1))
+    part = part_of(prism(face_of([rim]), 3.0))
+    radius = 5 + offset
+    assert sorted(types(part)) == ["extrusion", "plane", "plane"]
+    for face, kind in enumerate(types(part)):
+        true = PI * radius**2 if kind == "plane" else 2 * PI * radius * 3
+        assert areas(part)[face] == pytest.approx(true, rel=1e-6)
+    np.testing.assert_allclose(lengths(part), 2 * PI * radius, rtol=1e-6)
+    assert part.facts.volume == pytest.approx(PI * radius**2 * 3, rel=1e-6)
+    np.testing.assert_allclose(part.facts.box_max, (radius, radius, 3), rtol=1e-4)
+
+
+def _crescent(as_curve):
+    """Between half circles of radius 10 and 6 that touch at (10, 0): material between them."""
+    outer, inner = (
+        arc((10, 0, 0), (0, 10, 0), (-10, 0, 0)),
+        arc((-2, 0, 0), (4, 6, 0), (10, 0, 0)),
+    )
+    return face_of([as_curve(outer), line((-10, 0, 0), (-2, 0, 0)), as_curve(inner)])
+
+
+def _cleft(as_curve):
+    """A block with a slit between a line and a circle of radius 6 that touch at (0, 0)."""
+    s = 6 * np.sqrt(0.5)
+    roof = as_curve(arc((0, 0, 0), (-s, 6 - s, 0), (-6, 6, 0)))
+    corners = [(-6, 6, 0), (10, 6, 0), (10, -10, 0), (-10, -10, 0), (-10, 0, 0), (0, 0, 0)]
+    return face_of([roof, *map(line, corners, corners[1:])])
+
+
+@pytest.mark.parametrize("as_curve", [lambda curve: curve, GeomConvert.CurveToBSplineCurve_s])
+@pytest.mark.parametrize(("outline", "kind"), [(_crescent, "convex"), (_cleft, "concave")])
+def test_a_knife_edge_is_convex_and_a_cleft_concave_however_they_lie(outline, kind, as_curve):
+    shape = prism(outline(as_curve), 5.0)
+    for seed in range(8):
+        part = part_of(transformed(shape, motion(seed)))
+        (knife,) = np.flatnonzero(np.abs(part.edge_dihedral[::2]) > PI - 0.01)
+        assert convexities(part)[knife] == kind
+        sign = 1 if kind == "convex" else -1
+        assert part.edge_dihedral[2 * knife] == pytest.approx(sign * PI, abs=1e-5)

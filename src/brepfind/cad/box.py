@@ -11,6 +11,8 @@ from brepfind.cad.splines import Floats
 from brepfind.cad.topology import Topology
 from brepfind.cad.trim import contains
 
+_HAIR = 1e-10  # of the piece of a curve between two samples
+
 
 def bounding_box(part: Topology, outline: Boundary, inside: Floats) -> tuple[Floats, Floats]:
     """Corners (3,), (3,) in mm.
@@ -32,15 +34,23 @@ def _edge_extremes(part: Topology) -> Floats:
     first, last = part.edge_range[edge].T
     kind = part.curves.kind[curve]
     # Enough samples that a cubic between two follows the curve; lines need their ends only.
-    count = np.where(kind == c.LINE, 1, 4)
+    count = np.ones(len(edge), dtype=np.int64)
     arc = (kind == c.CIRCLE) | (kind == c.ELLIPSE)
     count[arc] = np.maximum(1, np.ceil(np.abs(last - first)[arc] / (np.pi / 8)))
-    for k in np.flatnonzero(kind > c.HYPERBOLA):
-        count[k] = 3 * (len(part.curves.breaks(int(curve[k]), first[k], last[k])) - 1)
+    custom: dict[int, Floats] = {}
+    for k in np.flatnonzero(kind > c.ELLIPSE).tolist():
+        custom[k] = c.divided(part.curves.breaks(int(curve[k]), first[k], last[k]), 3)
+        count[k] = len(custom[k]) - 1
     owner = np.repeat(np.arange(len(edge)), count)
-    step = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    begins = np.cumsum(count) - count
+    step = np.arange(len(owner)) - np.repeat(begins, count)
     width = ((last - first) / count)[owner]
     low = first[owner] + step * width
+    for k, breaks in custom.items():
+        mine = slice(begins[k], begins[k] + count[k])
+        # By a hair within, for at a knot the curve may have a kink and two slopes.
+        width[mine] = np.diff(breaks) * (1 - 2 * _HAIR)
+        low[mine] = breaks[:-1] + np.diff(breaks) * _HAIR
     t = np.stack([low, low + width], axis=1)
     point, slope = part.curves.evaluate(np.repeat(curve[owner], 2), t.ravel())
     ends = point.reshape(-1, 2, 3)

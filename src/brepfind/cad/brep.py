@@ -147,7 +147,8 @@ def _locations(data: bytes, at: int) -> tuple[list[Floats], int]:
         while index:
             (power,) = _INT(data, at)
             step = np.vstack([found[index], [0, 0, 0, 1]])
-            matrix = matrix @ np.linalg.matrix_power(step, power)
+            # The factor applied first, the rightmost one, comes first in the file.
+            matrix = np.linalg.matrix_power(step, power) @ matrix
             (index,) = _INT(data, at + 4)
             at += 8
         found.append(matrix[:3])

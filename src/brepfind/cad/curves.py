@@ -151,15 +151,32 @@ class Curves:
         return shifted(t), slope
 
     def breaks(self, row: int, first: float, last: float) -> Floats:
-        """Where the curve is not smooth between two parameters, the ends included."""
+        """Parameters, the ends included, between which the curve is smooth and not too curved."""
         if row in self.offsets:
             return self.breaks(self.offsets[row][0], first, last)
         if row not in self.splines:
-            return np.array([first, last])
+            return self._conic_breaks(row, first, last)
         along = self.splines[row][0]
         # High degrees, and weights, wind more than a few nodes can follow.
         finer = -(-along.degree // 3) * (2 if self.rational[row] else 1)
         return divided(spline_breaks(along, first, last), finer)
+
+    def _conic_breaks(self, row: int, first: float, last: float) -> Floats:
+        if self.kind[row] == LINE:
+            return np.array([first, last])
+        if self.kind[row] != PARABOLA:
+            return turns(first, last)
+        # Its parameter is a length, and only near the vertex does it bend: steps are even in the
+        # angle whose hyperbolic sine is the slope.
+        wide = 2 * self.radius[row, 0]
+        breaks = wide * np.sinh(turns(np.arcsinh(first / wide), np.arcsinh(last / wide)))
+        breaks[0], breaks[-1] = first, last
+        return breaks
+
+
+def turns(first: float, last: float) -> Floats:
+    """Equal steps of at most an eighth of a turn."""
+    return np.linspace(first, last, max(1, int(np.ceil((last - first) / (np.pi / 4) - 1e-9))) + 1)
 
 
 def spline_breaks(along: Axis, first: float, last: float) -> Floats:

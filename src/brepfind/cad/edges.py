@@ -17,6 +17,11 @@ from brepfind.cad.topology import Topology
 # Below this angle two faces meet smoothly (radians); brepgraph and BRepFormer's authors use it too.
 SMOOTH = 0.01
 
+# How far off a knife edge its faces are looked at, of the edge's length; and up to where what
+# differs between them is rounding.
+_STEP = 1e-3
+_LEVEL = 1e-9
+
 _CONCAVE, _CONVEX, _SMOOTH = range(3)
 
 
@@ -95,7 +100,9 @@ class EdgeSamples:
     Attributes:
         point, tangent, left, right: (K, G, 3); unit tangents and outward unit normals.
         angle: (K,), signed dihedral angle at mid-edge, radians.
-        convexity: uint8 (K,).
+        convexity: uint8 (K,). A knife edge, where the faces' normals are opposite within
+            ``SMOOTH``, is convex if the material lies between the faces a little way off the edge,
+            concave if the void does, and convex where that cannot be told.
         length: (K,).
         kind: uint8 (K, 11), flags in the order of ``EDGE_TYPES``.
     """
@@ -121,6 +128,7 @@ def sample(part: Topology, outline: Boundary, pairs: Pairing, grid: int) -> Edge
     tangent = _unit(slope)
     left = _along(part, outline, pairs.left, point, fraction)
     right = _along(part, outline, pairs.right, point, fraction)
+    length = lengths(part, pairs.edge)
     shape = (k, grid + 1, 3)
     point, tangent, left, right = (a.reshape(shape) for a in (point, tangent, left, right))
     turn = np.cross(left[:, -1], right[:, -1])
@@ -128,6 +136,17 @@ def sample(part: Topology, outline: Boundary, pairs: Pairing, grid: int) -> Edge
         np.linalg.norm(turn, axis=1), np.einsum("ij,ij->i", left[:, -1], right[:, -1])
     )
     convex = np.einsum("ij,ij->i", turn, tangent[:, -1]) >= 0
+    knife = np.flatnonzero(size > np.pi - SMOOTH)
+    if knife.size:
+        convex[knife] = _is_blade(
+            part,
+            outline,
+            pairs.left[knife],
+            pairs.right[knife],
+            point[knife, -1],
+            np.cross(left[knife, -1], tangent[knife, -1]),
+            length[knife],
+        )
     smooth = size < SMOOTH
     return EdgeSamples(
         point=point[:, :-1],
@@ -136,9 +155,55 @@ def sample(part: Topology, outline: Boundary, pairs: Pairing, grid: int) -> Edge
         right=right[:, :-1],
         angle=np.where(convex, size, -size),
         convexity=np.where(smooth, _SMOOTH, np.where(convex, _CONVEX, _CONCAVE)).astype(np.uint8),
-        length=lengths(part, pairs.edge),
+        length=length,
         kind=_kinds(part, pairs.edge),
     )
+
+
+def _is_blade(
+    part: Topology,
+    outline: Boundary,
+    left: Ints,
+    right: Ints,
+    point: Floats,
+    inward: Floats,
+    length: Floats,
+) -> NDArray[np.bool_]:
+    """Bool (n,): whether the material lies between the faces of edges whose angle is about pi.
+
+    Both faces set out in one direction, and only their bends tell which one is above. A step that
+    way the outward normals of a blade lean back, those of a cleft lean on.
+
+    Args:
+        left, right: (n,) coedges.
+        point: (n, 3), mid-edge.
+        inward: (n, 3), unit, along both faces away from the edge.
+        length: (n,), of the edges.
+    """
+    step = inward * (_STEP * length)[:, None]
+    lean = sum(
+        np.einsum("ij,ij->i", _off_edge(part, outline, coedge, point, step), inward)
+        for coedge in (left, right)
+    )
+    return lean < _LEVEL
+
+
+def _off_edge(
+    part: Topology, outline: Boundary, coedge: Ints, point: Floats, step: Floats
+) -> Floats:
+    """Outward normals of each coedge's face a ``step`` (n, 3) away from mid-edge, (n, 3)."""
+    face = part.coedge_face[coedge]
+    normal = normals.at_points(part, face, point + step)
+    free = np.flatnonzero(~normals.from_points(part)[face])
+    if free.size:
+        mine, face = coedge[free], face[free]
+        middle = part.coedge_range[mine].mean(axis=1)
+        uv, _ = part.pcurves.evaluate(part.coedge_pcurve[mine], middle)
+        _, by_u, by_v = part.surfaces.evaluate(part.face_surface[face], uv[:, 0], uv[:, 1])
+        # The pseudo-inverse, for the derivatives may be parallel at a pole.
+        uv += np.einsum("ijk,ik->ij", np.linalg.pinv(np.stack([by_u, by_v], axis=2)), step[free])
+        _, normal[free] = normals.at_parameters(part, outline, face, uv[:, 0], uv[:, 1])
+    return normal
 
 
 def _along(
@@ -178,9 +243,6 @@ def lengths(part: Topology, edge: Ints) -> Floats:
     owner, low, high = [], [], []
     for k in rest:
         breaks = part.curves.breaks(int(curve[k]), first[k], last[k])
-        if kind[k] == c.ELLIPSE:
-            steps = max(1, int(np.ceil(span[k] / (np.pi / 4))))
-            breaks = np.linspace(first[k], last[k], steps + 1)
         owner.append(np.full(len(breaks) - 1, k))
         low.append(breaks[:-1])
         high.append(breaks[1:])

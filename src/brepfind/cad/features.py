@@ -80,9 +80,7 @@ def measure(part: Topology, grid: int) -> Measured:
     box_min, box_max = box.bounding_box(part, outline, within)
     check_box(box_min, box_max)
     size = float((box_max - box_min).max())
-    volume = float(moments.flux.sum() / 3)
-    if not volume > 1e-12 * size**3:
-        raise RejectedPart("volume", f"its volume is {volume:.6g} mm^3")
+    volume = _check_volumes(_volumes(part, moments), size)
     return Measured(
         part=part,
         outline=outline,
@@ -95,6 +93,33 @@ def measure(part: Topology, grid: int) -> Measured:
         volume=volume,
         area=float(moments.area.sum()),
     )
+
+
+def _volumes(part: Topology, moments: Moments) -> Floats:
+    """Of each solid, mm^3; below zero where its faces look inward."""
+    face, solid, turned = part.shared.T
+    flux = np.concatenate([moments.flux, moments.flux[face] * (1 - 2 * turned)])
+    owner = np.concatenate([part.face_solid, solid])
+    return np.bincount(owner, flux, minlength=part.solids) / 3
+
+
+def _check_volumes(volumes: Floats, size: float) -> float:
+    """The volume of a part of ``size`` mm, whose solids' volumes must all be above zero: one that
+    is inside out would be taken off the others, and its normals look inward.
+
+    Raises:
+        RejectedPart: ``volume``.
+    """
+    volume = float(volumes.sum())
+    if not volume > 1e-12 * size**3:
+        raise RejectedPart("volume", f"its volume is {volume:.6g} mm^3")
+    wrong = np.flatnonzero(~(volumes > 0))
+    if wrong.size:
+        raise RejectedPart(
+            "volume",
+            f"the volume of solid {wrong[0] + 1} of {len(volumes)} is {volumes[wrong[0]]:.6g} mm^3",
+        )
+    return volume
 
 
 def _check_outlines(outline: Boundary, n: int) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from OCP.BRepCheck import BRepCheck_Analyzer
+from OCP.BRepLib import BRepLib
+from OCP.BRepTools import BRepTools_ReShape
 from OCP.collections import Sequence_TCollection_AsciiString
 from OCP.IFSelect import IFSelect_RetDone
 from OCP.Interface import Interface_Static
 from OCP.Message import Message
 from OCP.ShapeFix import ShapeFix_Shape
 from OCP.STEPControl import STEPControl_Reader
-from OCP.TopoDS import TopoDS_Shape
+from OCP.TopAbs import TopAbs_SOLID
+from OCP.TopExp import TopExp_Explorer
+from OCP.TopoDS import TopoDS, TopoDS_Shape
 
 from brepfind.cad.caps import close_caps
 from brepfind.errors import RejectedPart
@@ -111,10 +115,22 @@ def is_valid(shape: TopoDS_Shape) -> bool:
 
 
 def heal(shape: TopoDS_Shape) -> TopoDS_Shape:
-    """One attempt at making a shape valid."""
+    """One attempt at making a shape valid, and its closed solids' faces look outward."""
     fixer = ShapeFix_Shape(close_caps(shape))
     fixer.Perform()
-    return fixer.Shape()
+    return _outward(fixer.Shape())
+
+
+def _outward(shape: TopoDS_Shape) -> TopoDS_Shape:
+    exchange = BRepTools_ReShape()
+    walk = TopExp_Explorer(shape, TopAbs_SOLID)
+    while walk.More():
+        solid = walk.Current()
+        turned = TopoDS.Solid(solid.Located(solid.Location()))
+        if BRepLib.OrientClosedSolid_s(turned) and not turned.IsEqual(solid):
+            exchange.Replace(solid, turned)
+        walk.Next()
+    return exchange.Apply(shape)
 
 
 def quiet() -> None:

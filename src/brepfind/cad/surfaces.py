@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from brepfind.cad.curves import Curves, CurveTable, divided, spline_breaks
+from brepfind.cad.curves import Curves, CurveTable, divided, spline_breaks, turns
 from brepfind.cad.splines import Axis, Floats, Ints, SurfaceGroup
 
 # Open CASCADE's codes in its binary format.
@@ -248,13 +248,13 @@ class Surfaces:
         if kind == EXTRUSION:
             return self._curve_breaks(row, u0, u1), np.array([v0, v1])
         if kind == REVOLUTION:
-            return _turns(u0, u1), self._curve_breaks(row, v0, v1)
-        return _turns(u0, u1), _turns(v0, v1) if kind >= SPHERE else np.array([v0, v1])
+            return turns(u0, u1), self._curve_breaks(row, v0, v1)
+        return turns(u0, u1), turns(v0, v1) if kind >= SPHERE else np.array([v0, v1])
 
     def _curve_breaks(self, row: int, first: float, last: float) -> Floats:
         curve = int(self.basis[row])
         if self.curves.kind[curve] in (2, 3):
-            return _turns(first, last)
+            return turns(first, last)
         return _finer(self.curves.breaks(curve, first, last), 3)
 
 
@@ -263,11 +263,6 @@ def _finer(breaks: Floats, degree: int) -> Floats:
     if degree == 1 or len(breaks) > 3:
         return breaks
     return divided(breaks, 3 if len(breaks) == 2 else 2)
-
-
-def _turns(first: float, last: float) -> Floats:
-    """Equal steps of at most an eighth of a turn."""
-    return np.linspace(first, last, max(1, int(np.ceil((last - first) / (np.pi / 4) - 1e-9))) + 1)
 
 
 def _column(a: NDArray, like: Floats) -> NDArray:

@@ -30,6 +30,8 @@ class Topology:
         face_sign: float64 (F,), +1 or -1: what turns the surface's own normal outward.
         face_solid: (F,) the solid a face belongs to.
         face_loops: (F,) number of wires.
+        shared: (S, 3), a row for each face of a solid that belongs to an earlier one: the face,
+            the other solid, and 1 where it looks to the other side there, else 0.
         coedge_face, coedge_wire, coedge_edge: (C,) owners; wires are numbered over the whole part,
             and coedges stand wire by wire in the file's order.
         coedge_reversed: bool (C,), against the edge's curve, in the face's own parameters.
@@ -51,6 +53,7 @@ class Topology:
     face_sign: Floats
     face_solid: Ints
     face_loops: Ints
+    shared: Ints
     coedge_face: Ints
     coedge_wire: Ints
     coedge_edge: Ints
@@ -130,6 +133,7 @@ class _Collector:
         self.places = _Places(brep)
         self.face_keys: dict[_Key, int] = {}
         self.face_rows: list[tuple[int, int, int, int]] = []  # surface, reversed, solid, loops
+        self.shared: list[tuple[int, int, int]] = []  # face, solid, turned
         self.edge_keys: dict[_Key, int] = {}
         self.edge_rows: list[tuple[int, float, float, bool, float, bool]] = []
         self.coedges: list[tuple[int, int, int, int, int, float, float]] = []
@@ -172,8 +176,10 @@ class _Collector:
                     self.strays.append((child, shell_place))
 
     def face(self, shape: int, flip: int, place: int) -> None:
-        if (shape, place) in self.face_keys:
-            return  # two solids share it
+        known = self.face_keys.get((shape, place))
+        if known is not None:
+            self.shared.append((known, self.solids, flip ^ self.face_rows[known][1]))
+            return
         index = len(self.face_rows)
         self.face_keys[shape, place] = index
         surface, location = self.brep.faces[shape]
@@ -221,7 +227,7 @@ class _Collector:
                     record.last,
                     record.degenerate or curve < 0,
                     record.tolerance,
-                    len({vertex for _, vertex, _ in self.brep.children[shape]}) == 1,
+                    len({child[1:] for child in self.brep.children[shape]}) == 1,
                 )
             )
         pcurve, first, last = -1, record.first, record.last
@@ -288,6 +294,7 @@ def _build(brep: Brep, only: list[int] | None) -> Topology:
         face_sign=np.where(faces[:, 1] == 1, -1.0, 1.0),
         face_solid=faces[:, 2],
         face_loops=faces[:, 3],
+        shared=np.array(walk.shared, dtype=np.int64).reshape(-1, 3),
         coedge_face=np.array([row[0] for row in coedges], dtype=np.int64),
         coedge_wire=np.array([row[1] for row in coedges], dtype=np.int64),
         coedge_edge=np.array([row[2] for row in coedges], dtype=np.int64),
