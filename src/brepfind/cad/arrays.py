@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 # Bumped whenever the same STEP file would give other numbers. It is stamped into the graph store,
 # caches and weights; a mismatch is refused.
-FEATURE_VERSION = 1
+FEATURE_VERSION = 2
 
 # Bumped whenever facts or the signature say something else while the graph stays. It is stamped
 # into the graph store only: weights do not depend on facts.
