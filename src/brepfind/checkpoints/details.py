@@ -53,12 +53,12 @@ def far_values(part: Plain, largest: float) -> Far | None:
     if flat is None or flat.numel() < _FAR_NEEDS or flat.element_size() == 1:
         return None
     bits = FLOATS[flat.dtype]
-    sample = flat[:: -(-flat.numel() // _SAMPLE)]
-    patterns = (sample.view(bits.integer) & (bits.mask or 0)).sort().values
+    sample = flat.view(bits.integer).numpy()[:: -(-flat.numel() // _SAMPLE)]
+    patterns = np.sort(sample & (bits.mask or 0))
     patterns = patterns[patterns > 0]
-    if not patterns.numel():
+    if not len(patterns):
         return None
-    usual = number(int(patterns[int(0.9 * (patterns.numel() - 1))]), flat.dtype)
+    usual = number(int(patterns[int(0.9 * (len(patterns) - 1))]), flat.dtype)
     if not largest > _FAR * usual:
         return None
     limit = pattern(min(_FAR * usual, torch.finfo(flat.dtype).max), flat.dtype)
