@@ -118,7 +118,7 @@ data/kicad/corpus/corpus.json:
 
 # UV-Net's CNNs fill and free large tensors in every step; glibc would give the pages back each time
 # and fetch them again, which is half of the step.
-bench-kicad: setup data/kicad/corpus/corpus.json ## R@K on 2,000 real parts, beside UV-Net, ridge, file names and chance (an hour, 18 GB; goes on if stopped)
+bench-kicad: setup data/kicad/corpus/corpus.json ## R@K on 2,000 real parts, beside UV-Net, ridge, file names and chance (an hour, 12 GB for UV-Net; goes on if stopped)
 	MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=34359738368 PYTHONPATH=src python -m benchmarks.kicad
 
 clean: ## remove what runs and tests made; keeps .venv, raw data and the shipped checkpoint

@@ -16,6 +16,11 @@ import filelock
 from brepfind.errors import InputError
 
 
+def unicode_text(text: str) -> str:
+    """``text`` with what is not valid Unicode (bytes of a file name) as backslash escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """A path to write to, renamed to ``path`` when the block ends well.

@@ -82,11 +82,6 @@ def _values(tensor: torch.Tensor) -> torch.Tensor:
     return values
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether it has values, dense ones, that can be read one by one."""
-    return tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_meta
-
-
 def stored_bytes(tensor: torch.Tensor) -> int:
     """Bytes that a tensor takes in its file; a view may repeat some of them."""
     if tensor.layout is torch.sparse_coo:

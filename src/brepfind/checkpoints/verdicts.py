@@ -12,7 +12,6 @@ import torch
 
 from brepfind.checkpoints.bits import FLOATS
 from brepfind.checkpoints.layout import Number, Role, is_loss_scale
-from brepfind.checkpoints.parts import is_plain
 from brepfind.checkpoints.scan import TensorVitals
 from brepfind.findings import Finding
 from brepfind.log import printable
@@ -256,7 +255,8 @@ def number_symptom(number: Number) -> Symptom | None:
 
 def has_numbers(tensor: torch.Tensor) -> bool:
     """Whether its values are there, dense, and of a kind that torch computes with."""
-    return is_plain(tensor) and tensor.dtype in _NUMBERS
+    dense = tensor.layout is torch.strided and not tensor.is_meta
+    return dense and tensor.dtype in _NUMBERS  # which no quantised dtype is
 
 
 def is_logit_scale(name: str) -> bool:

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from brepfind.corpus.manifest import CAPTION_COLUMNS, PART_COLUMNS, read_corpus, write_corpus
 from brepfind.corpus.tables import Matched, match_captions, read_captions, step_files
 from brepfind.errors import CheckFailed, InputError
+from brepfind.files import unicode_text
 from brepfind.findings import Finding, at_most, failed, require
 from brepfind.log import get_logger
 from brepfind.params import Section
@@ -175,10 +176,8 @@ def prepare_folder(config: PrepareConfig, out: Path) -> list[Finding]:
 
 def _require_utf8(folder: Path, files: Sequence[str]) -> None:
     for file in files:
-        try:
-            file.encode("utf-8")
-        except UnicodeEncodeError:  # bytes of the name that Python holds as lone surrogates
-            raise InputError(f"{folder}: the name {file!a} is not UTF-8; rename it") from None
+        if unicode_text(file) != file:  # bytes of the name that Python holds as lone surrogates
+            raise InputError(f"{folder}: the name {file!a} is not UTF-8; rename it")
 
 
 def prepare_manifest(config: PrepareConfig, out: Path) -> list[Finding]:

@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 
 from brepfind.cad.arrays import PartArrays, PartFacts
 from brepfind.errors import InputError
-from brepfind.files import atomic_path, write_text
+from brepfind.files import atomic_path, unicode_text, write_text
 from brepfind.graphs import store_layout as layout
 from brepfind.graphs.schema import FIELDS, check_arrays, content_hash, grid_of
 from brepfind.graphs.tensor_file import TensorFile
@@ -93,7 +93,7 @@ class GraphStoreWriter:
             RejectedPart: if a number is not finite or there is no face; hand it to :meth:`reject`.
             InputError: if the id stands already, or the grid size is not that of the parts before.
         """
-        model_id, path = layout.unicode_text(model_id), layout.unicode_text(path)
+        model_id, path = unicode_text(model_id), unicode_text(path)
         check_arrays(arrays, where=path)
         shard = layout.shard_of(model_id, self._shards)
         if model_id in self._ids:
@@ -116,9 +116,7 @@ class GraphStoreWriter:
 
     def reject(self, path: str, reason: str, message: str) -> None:
         """Record a file that did not make it: its path, a short reason code, a sentence."""
-        self._rejects.append(
-            (layout.unicode_text(path), layout.unicode_text(reason), layout.unicode_text(message))
-        )
+        self._rejects.append((unicode_text(path), unicode_text(reason), unicode_text(message)))
 
     @property
     def counts(self) -> tuple[int, int]:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from brepfind.cad.arrays import FACTS_VERSION, FEATURE_VERSION, PartArrays
 from brepfind.errors import InputError, VersionMismatch
+from brepfind.files import unicode_text
 
 MANIFEST = "manifest.parquet"
 REJECTS = "rejects.csv"
@@ -61,11 +62,6 @@ def shard_of(model_id: str, shards: int) -> int:
 def shard_name(shard: int) -> str:
     """The file name of a shard."""
     return f"shard-{shard:05d}.safetensors"
-
-
-def unicode_text(text: str) -> str:
-    """``text`` with what is not valid Unicode (bytes of a file name) as backslash escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def facts_row(arrays: PartArrays) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _write_stopped(
     if failure.stage == "train":
         run = replace(run, history=_there(lambda: _told_history(evidence / "events.jsonl")))
     if failure.stage == "health":
-        run = replace(run, findings=_findings({"health": evidence / "health.json"}))
+        run = replace(run, findings=_findings(evidence, ["health"]))
     stop = Stop(
         stage=failure.stage,
         reason=failure.reason,
@@ -148,11 +148,7 @@ def _run(project: Path, params: Mapping[str, Any], fingerprint: str, done: Seque
         params=params,
         history=of("train", lambda: pd.read_csv(project / paths.MODEL / "history.csv")),
         findings=_findings(
-            {
-                stage: project / paths.REPORTS / f"{stage}.json"
-                for stage in ("health", "evaluate")
-                if stage in done
-            }
+            project / paths.REPORTS, [gate for gate in ("health", "evaluate") if gate in done]
         ),
         embeddings=embeddings,
         graphs=of("extract", lambda: pd.read_parquet(project / paths.GRAPHS / "manifest.parquet")),
@@ -172,10 +168,10 @@ def _numbers(
     return {stage: numbers for stage, numbers in found.items() if numbers is not None}
 
 
-def _findings(files: Mapping[str, Path]) -> dict[str, list[Mapping[str, Any]]]:
-    """The checks of gates, by stage, of those whose file is there."""
-    found = {stage: _there(partial(read_json, file)) for stage, file in files.items()}
-    return {stage: report["findings"] for stage, report in found.items() if report is not None}
+def _findings(folder: Path, gates: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
+    """The checks of gates, by stage, of those whose report is in the folder."""
+    reports = _numbers(folder, gates, lambda stage: Path(f"{stage}.json"))
+    return {stage: report["findings"] for stage, report in reports.items()}
 
 
 def _there(read: Callable[[], T]) -> T | None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from brepfind.report import charts, words
 from brepfind.report.run import Run
-from brepfind.report.section import Content, Missing, findings_rows, history_of
+from brepfind.report.section import Content, Missing, findings_rows, history_of, worth_a_look
 
 # Title, columns of the history, the limit of the health section, and which side of it is asked.
 _SIGNS: tuple[tuple[str, dict[str, str], str, str], ...] = (
@@ -140,7 +140,7 @@ def vitals(run: Run) -> Content:
         "charts": drawn,
         "signs": _signs(health),
         "findings": findings,
-        "worth": [row for row in findings if row["verdict"] != "ok"],
+        "worth": worth_a_look(findings),
     }
 
 

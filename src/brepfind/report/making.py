@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from brepfind.report import charts, words
 from brepfind.report.run import Run
-from brepfind.report.section import Content, Missing, findings_rows
+from brepfind.report.section import Content, Missing, findings_rows, worth_a_look
 
 _MOST_REJECTS = 100
 
@@ -23,7 +23,7 @@ def stopped(run: Run) -> Content:
     rows = findings_rows([finding.as_json() for finding in run.stop.findings])
     return {
         "evidence": run.stop.evidence,
-        "findings": [row for row in rows if row["verdict"] != "ok"],
+        "findings": worth_a_look(rows),
         "fine": [row for row in rows if row["verdict"] == "ok"],
     }
 

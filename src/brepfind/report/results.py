@@ -11,7 +11,14 @@ from markupsafe import Markup
 from brepfind.report import charts, words
 from brepfind.report.queries import BAND_NAMES, Ranked
 from brepfind.report.run import Run
-from brepfind.report.section import Content, Missing, embeddings_of, findings_rows, metrics_of
+from brepfind.report.section import (
+    Content,
+    Missing,
+    embeddings_of,
+    findings_rows,
+    metrics_of,
+    worth_a_look,
+)
 from brepfind.report.space import likeness, plane
 
 _MOST_FAMILIES = 60
@@ -51,9 +58,7 @@ def retrieval(run: Run) -> Content:
     return {
         "said": said,
         "rows": rows,
-        "worth": [
-            row for row in findings_rows(run.findings.get("evaluate", [])) if row["verdict"] != "ok"
-        ],
+        "worth": worth_a_look(findings_rows(run.findings.get("evaluate", []))),
         "charts": [
             _at_k(direction, result, before) for direction in ("text_to_cad", "cad_to_text")
         ],

@@ -26,6 +26,11 @@ def findings_rows(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]
     return [{**one, "value": words.number(one["value"])} for one in rows]
 
 
+def worth_a_look(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Those of :func:`findings_rows` that did not pass without a word."""
+    return [row for row in rows if row["verdict"] != "ok"]
+
+
 def metrics_of(run: Run, stage: str) -> Mapping[str, Any]:
     """What a stage measured, or :class:`Missing`."""
     if stage not in run.metrics:

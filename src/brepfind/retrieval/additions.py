@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 
 from brepfind.errors import InputError, VersionMismatch
-from brepfind.files import locked
+from brepfind.files import locked, unicode_text
 from brepfind.graphs.dataset import PartReader
 from brepfind.graphs.extraction import extract_store, find_step_files
 from brepfind.graphs.extraction_cache import ExtractionCache
 from brepfind.graphs.store import GraphStore
-from brepfind.graphs.store_layout import unicode_text
 from brepfind.graphs.twins import twin_groups
 from brepfind.retrieval.embed import embed_parts
 from brepfind.retrieval.index import (

@@ -80,15 +80,7 @@ def test_text2cad_takes_the_levels_asked_for_only(steps: Steps, tmp_path: Path) 
         ("a 1-unit cube and .5 Units", "a 10 mm cube and 5 mm"),
         ("scaled by 0.75 at (0.5, 0.25), 90 degrees", "scaled by 0.75 at (0.5, 0.25), 90 degrees"),
         ("model v1.2 united with 3 united parts", "model v1.2 united with 3 united parts"),
-    ],
-)
-def test_only_what_is_called_units_becomes_millimetres(text: str, changed: str) -> None:
-    assert text2cad.in_millimetres(text, 10.0)[0] == changed
-
-
-@pytest.mark.parametrize(
-    ("text", "changed"),
-    [
+        # Numbers of every form, and ranges as a whole.
         ("1,000 units, 1,234.5 units", "10000 mm, 12345 mm"),
         ("1e-3 units and 2E-05 units", "0.01 mm and 0.0002 mm"),
         ("3/4 units", "7.5 mm"),
@@ -100,7 +92,7 @@ def test_only_what_is_called_units_becomes_millimetres(text: str, changed: str) 
         ("at (0.5, 0.25), 90°, 0.4 units", "at (0.5, 0.25), 90°, 4 mm"),
     ],
 )
-def test_numbers_of_every_form_and_ranges_are_scaled_whole(text: str, changed: str) -> None:
+def test_only_what_is_called_units_becomes_millimetres(text: str, changed: str) -> None:
     assert text2cad.in_millimetres(text, 10.0)[0] == changed
 
 

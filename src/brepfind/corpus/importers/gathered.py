@@ -21,8 +21,7 @@ import pandas as pd
 from brepfind.corpus.manifest import CAPTION_COLUMNS, PART_COLUMNS, write_corpus
 from brepfind.corpus.tables import STEP_SUFFIXES, step_files
 from brepfind.errors import InputError
-from brepfind.files import write_text
-from brepfind.graphs.store_layout import unicode_text
+from brepfind.files import unicode_text, write_text
 from brepfind.log import get_logger
 
 logger = get_logger(__name__)
