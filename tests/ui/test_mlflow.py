@@ -111,7 +111,8 @@ def test_a_run_that_ended_well_begins_with_its_verdict(
 ) -> None:
     run = experiments.two[0]
     page.goto(f"{experiments.uri}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}")
-    page.get_by_text("Every gate passed.").wait_for()
+    # So small a model gets warnings, and the verdict counts them.
+    page.get_by_text(re.compile(r"Every gate passed(, with \d+ warnings?)?\.")).first.wait_for()
     page.get_by_text("sample of 32 parts").first.wait_for()
     page.get_by_text(RECALLS[0]).first.wait_for()
     screenshot(page, "mlflow-run", full_page=False)
